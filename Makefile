@@ -171,12 +171,11 @@ e2e-chart: bin/e2e.test ## On kind: docs/operating.md's installation, conformanc
 e2e-liqo: bin/e2e.test ## On kind, with real Liqo: peered clusters
 	@echo "test: peered clusters with Liqo"
 	@test/kind/down.sh sluice-hub sluice-a sluice-b 2>/dev/null # idle, they take a third of a processor
-	@$(call e2e,TestPeering)
+	@$(call e2e,TestPeering) $(flags)
 
-e2e-faults: bin/e2e.test ## e2e-liqo with faults: a gateway, a key and an API server fail, and Sluice is killed at every step of a peering
-	@echo "test: peered clusters with Liqo, faults"
-	@test/kind/down.sh sluice-hub sluice-a sluice-b 2>/dev/null
-	@$(call e2e,TestPeering) -faults
+flags :=
+e2e-faults: flags := -faults
+e2e-faults: e2e-liqo ## e2e-liqo, with a gateway, a key and an API server that fail, and Sluice killed at every step of a peering
 
 race: ## Unit and integration tests under the race detector
 	@CGO_ENABLED=1 go test -race -timeout 30m ./...

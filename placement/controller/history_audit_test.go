@@ -105,18 +105,20 @@ func (h *history) rest() {
 		})
 	}
 	// One that is displaced displaces others in turn, so rounds go on until four have changed nothing.
+	before := h.versions()
 	for round, quiet := 0, 0; round < 16 || quiet < 4; round++ {
 		if round == 64 {
 			h.Fatalf("it is never at rest: %+v", h.instances())
 		}
-		before := h.versions()
 		for n := range h.made { // as the work queue: those that are gone, too
 			h.pass(fmt.Sprintf("si-%d", n+1))
 			h.audit()
 		}
-		if quiet++; !maps.Equal(before, h.versions()) {
+		now := h.versions()
+		if quiet++; !maps.Equal(before, now) {
 			quiet = 0
 		}
+		before = now
 		h.clock.SetTime(h.clock.Now().Add(10 * time.Second))
 	}
 	for i := range h.driver.carried {
