@@ -36,18 +36,19 @@ const (
 // runs all specs.
 const lifeCycle = "P3 || P4 || F1 || F2 || U1 || U2 || L1 || L2 || B1 || B6 || D1 || D2 || O1"
 
-// TestChart installs Sluice by its chart on a kind cluster, which is then its hub, as
-// docs/operating.md says, and runs the same story and suite there; replicas are killed
+// TestChart installs the version before this one by its chart on a kind cluster, which is then its hub, and upgrades it
+// while a platform orders, all as docs/operating.md says. It runs the same story and suite there; replicas are killed
 // meanwhile. Uninstalled as that page says, nothing is left.
 func TestChart(t *testing.T) {
-	o := newOperator(t)
-	b := o.install(t)
-	hub := []string{"--kubeconfig", kubeconfig(hubCluster), "--namespace", release}
+	prepareHub(t)
+	before, o := newOperator(t, checkoutBefore(t)), newOperator(t, checkout(t))
+	b := before.install(t)
 	for _, name := range members {
-		operate(t, append([]string{"cluster", "add", name, "--from-kubeconfig", internalKubeconfig(name), "--region", "region-of-" + name}, hub...)...)
+		before.shell(t, fmt.Sprintf("sluice cluster add %s --from-kubeconfig %s --region region-of-%[1]s --kubeconfig $KUBECONFIG", name, internalKubeconfig(name)))
 	}
-	operate(t, append([]string{"catalog", "apply", "-f", "catalog.yaml"}, hub...)...)
+	before.shell(t, "sluice catalog apply -f test/e2e/catalog.yaml --kubeconfig $KUBECONFIG")
 
+	t.Run("upgraded while a platform orders", func(t *testing.T) { o.upgradeUnderLoad(t, b) })
 	t.Run("story", func(t *testing.T) { story(t, b) })
 	t.Run("conformance while a replica is replaced", func(t *testing.T) {
 		var group sync.WaitGroup
@@ -64,33 +65,67 @@ func TestChart(t *testing.T) {
 	t.Run("uninstalled", func(t *testing.T) { o.uninstall(t, b) })
 }
 
-// operator follows docs/operating.md, in a checkout and an environment of her own.
-type operator struct {
-	dir                                    string
-	environment                            []string
-	image, installation, register, cleanUp string // the page's blocks
-}
-
-func newOperator(t *testing.T) *operator {
+// prepareHub starts the kind cluster that is the hub. It begins empty: what it stored of an earlier run has finalizers
+// and no controller.
+func prepareHub(t *testing.T) {
 	t.Helper()
 	needMembers(t)
-	// The hub begins empty: what it stored of an earlier run has finalizers and no controller.
 	must(t, run("test/kind/down.sh", hubCluster))
 	must(t, run("test/kind/up.sh", "--out", kubeconfigs, hubCluster))
+	admin, _ := administrator(t, hubCluster)
+	t.Cleanup(func() {
+		if t.Failed() {
+			podLogs(t, admin)
+		}
+	})
+}
+
+// commitBefore is the commit of the version that is upgraded to this one: that of the last release, and until there is
+// one, an older one with other definitions.
+const commitBefore = "5251e86"
+
+// versionBefore is the version of its image.
+const versionBefore = "0.0.1"
+
+// checkoutBefore returns the source tree of the version before this one. A clone without its commit has that of its
+// own.
+func checkoutBefore(t *testing.T) string {
+	t.Helper()
+	dir, commit := t.TempDir(), commitBefore
+	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", commit+"^{commit}").CombinedOutput(); err != nil {
+		t.Logf("this clone has no commit %s, so this version is upgraded to itself: %s", commit, out)
+		commit = "HEAD"
+	}
+	shell(t, root, fmt.Sprintf(`git archive %s | tar --extract --directory %s
+		sed -i 's/^appVersion:.*/appVersion: %s/' %[2]s/charts/sluice/Chart.yaml
+		sed -i 's/VERSION=[0-9.]*/VERSION=%[3]s/' %[2]s/docs/operating.md`, commit, dir, versionBefore), os.Environ())
+	return dir
+}
+
+// operator follows docs/operating.md of a checkout of her own, with the sluice that is built there.
+type operator struct {
+	dir         string
+	environment []string
+	// The page's blocks.
+	image, installation, register, upgrade, cleanUp string
+}
+
+func newOperator(t *testing.T, dir string) *operator {
+	t.Helper()
 	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
 	must(t, err)
-	tools, top := t.TempDir(), mustAbs(t, root)
-	pinned := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile=%s helm \"$@\"\n", filepath.Join(top, "tools/go.mod"))
+	tools := t.TempDir()
+	pinned := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile=%s helm \"$@\"\n", filepath.Join(dir, "tools/go.mod"))
 	must(t, os.WriteFile(filepath.Join(tools, "helm"), []byte(pinned), 0o755))
-	blocks := commandsUnder(t, "docs/operating.md", "### On a cluster")
-	if len(blocks) != 4 {
-		t.Fatalf("docs/operating.md has %d blocks of commands for the hub on a cluster, want those for the image, installing, registering and uninstalling", len(blocks))
+	blocks := commandsUnder(t, filepath.Join(dir, "docs/operating.md"), "### On a cluster")
+	if len(blocks) < 4 {
+		t.Fatalf("docs/operating.md has %d blocks of commands for the hub on a cluster, want those for the image, installing, registering, upgrading and uninstalling", len(blocks))
 	}
 	return &operator{
-		dir: checkout(t),
+		dir: dir,
 		environment: newcomer(t, "KUBECONFIG="+kubeconfig(hubCluster), "MEMBER_KUBECONFIG="+internalKubeconfig(members[0]),
-			"PATH="+strings.Join([]string{filepath.Join(top, "bin"), strings.TrimSpace(kubectl), tools, os.Getenv("PATH")}, ":")),
-		image: blocks[0], installation: blocks[1], register: blocks[2], cleanUp: blocks[3],
+			"PATH="+strings.Join([]string{filepath.Join(dir, "bin"), strings.TrimSpace(kubectl), tools, os.Getenv("PATH")}, ":")),
+		image: blocks[0], installation: blocks[1], register: blocks[2], upgrade: blocks[3], cleanUp: blocks[len(blocks)-1],
 	}
 }
 
@@ -99,18 +134,18 @@ func (o *operator) shell(t *testing.T, script string) {
 	shell(t, o.dir, script, o.environment)
 }
 
+// build makes the image, and loads it onto the hub's node.
+func (o *operator) build(t *testing.T) {
+	t.Helper()
+	o.shell(t, o.image)
+	must(t, run("test/kind/load.sh", hubCluster, filepath.Join(o.dir, "bin/sluice-image.tar")))
+}
+
 // install follows the page until a member cluster is ready, then has the release serve these
 // tests: their platforms, a port of the node, and a namespace under the restricted standard.
 func (o *operator) install(t *testing.T) broker {
 	t.Helper()
-	admin, _ := administrator(t, hubCluster)
-	t.Cleanup(func() {
-		if t.Failed() {
-			podLogs(t, admin)
-		}
-	})
-	o.shell(t, o.image)
-	must(t, run("test/kind/load.sh", hubCluster, filepath.Join(o.dir, "bin/sluice-image.tar")))
+	o.build(t)
 	o.shell(t, o.installation)
 	o.shell(t, o.register)
 	o.shell(t, "sluice cluster remove mine --kubeconfig $KUBECONFIG") // it joins again under its own name
@@ -128,6 +163,48 @@ func (o *operator) install(t *testing.T) broker {
 	b := broker{fmt.Sprintf("http://%s:%d", server.Hostname(), nodePort), "first", "first-password-in-use"}
 	ready(t, b.url)
 	return b
+}
+
+// upgradeUnderLoad upgrades what is installed to this version, as the page says, while a platform orders: no request
+// fails, and what was ordered of the version before can be used and ended.
+func (o *operator) upgradeUnderLoad(t *testing.T, b broker) {
+	o.build(t)
+	p := b.findPlan(t, "kubernetes-resources", "small")
+	body := map[string]any{"service_id": p.service, "plan_id": p.id}
+	b.provision(t, "kept", p, nil)
+	kept := consume(t, b.must(t, "PUT", bindingPath("kept"), nil, body, http.StatusCreated))
+
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", o.upgrade)
+	cmd.Dir, cmd.Env = o.dir, o.environment
+	var out []byte
+	upgraded := make(chan error, 1)
+	go func() {
+		var err error
+		out, err = cmd.CombinedOutput()
+		upgraded <- err
+	}()
+	for orders, ended := 1, false; !ended; orders++ {
+		id := fmt.Sprintf("meanwhile-%d", orders)
+		b.provision(t, id, p, nil)
+		b.must(t, "PUT", bindingPath(id), nil, body, http.StatusCreated)
+		b.must(t, "DELETE", bindingPath(id), p.query(), nil, http.StatusOK)
+		b.deprovision(t, id, p)
+		select {
+		case err := <-upgraded:
+			ended = true
+			t.Logf("%s\n%s\n%d instances were ordered, bound, unbound and deleted meanwhile", o.upgrade, out, orders)
+			must(t, err)
+		default:
+		}
+	}
+	for _, name := range members {
+		o.shell(t, fmt.Sprintf("sluice cluster renew %s --from-kubeconfig %s --kubeconfig $KUBECONFIG", name, internalKubeconfig(name)))
+	}
+	o.shell(t, "sluice catalog apply -f test/e2e/catalog.yaml --kubeconfig $KUBECONFIG")
+	useIt(t, "kept", kept)
+	b.must(t, "DELETE", bindingPath("kept"), p.query(), nil, http.StatusOK)
+	tokenStops(t, "kept", kept)
+	b.deprovision(t, "kept", p)
 }
 
 // uninstall is refused while there is an instance, and then leaves nothing.

@@ -49,7 +49,7 @@ func TestExposure(t *testing.T) {
 	node, roots := gateway(t, open)
 	get := browser(node, roots)
 	s := serve(t)
-	page := strings.Join(commandsUnder(t, "docs/operating.md", "### Public ports"), "")
+	page := strings.Join(commandsUnder(t, filepath.Join(root, "docs/operating.md"), "### Public ports"), "")
 	add := strings.NewReplacer("sluice ", "", "--context eu-1", "--from-kubeconfig "+kubeconfig(open)+" --region region-of-"+open,
 		"infra/public", gatewayNamespace+"/public", "apps.eu-1.example.org", publicDomain, "eu-1", open).Replace(page)
 	s.sluice(append(strings.Fields(add), "--public-port", publicPort, "--public-tls", "tls:"+tlsPort,

@@ -15,13 +15,13 @@ import (
 // commands returns the shell blocks of a Markdown file, in order.
 func commands(t *testing.T, file string) []string {
 	t.Helper()
-	return commandsUnder(t, file, "")
+	return commandsUnder(t, filepath.Join(root, file), "")
 }
 
 // commandsUnder returns those between a heading, a whole line, and the next one of any level.
 func commandsUnder(t *testing.T, file, heading string) []string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, file))
+	content, err := os.ReadFile(file)
 	must(t, err)
 	text := string(content)
 	if heading != "" {
@@ -87,8 +87,9 @@ func shell(t *testing.T, dir, script string, environment []string) {
 
 // TestReadme runs the blocks of the README, byte for byte, in a checkout of its own: the demo,
 // which must leave Sluice serving, and everything after it. The block that runs the tests is
-// the one that continuous integration runs, and brought us here.
+// the one that continuous integration runs, and brought us here. Waiting most of the time, it runs beside TestLostCluster.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	dir, environment := checkout(t), newcomer(t)
 	t.Cleanup(func() { shell(t, dir, "make demo-down", environment) })
 	ci, err := os.ReadFile(filepath.Join(root, ".ci/run"))
