@@ -29,9 +29,9 @@ const (
 	writeLate // the platform learns that a deprovision failed, which goes on
 )
 
-// happened adds an event, which the pass's next write of the status writes.
-func (s *scope) happened(e v1alpha1.Event) {
-	e.At, e.PlanID = metav1.NewMicroTime(s.now), s.Spec.Desired.PlanID
+// happened adds an event at a time, which the pass's next write of the status writes.
+func (s *scope) happened(at time.Time, e v1alpha1.Event) {
+	e.At, e.PlanID = metav1.NewMicroTime(at), s.Spec.Desired.PlanID
 	if s.open {
 		e.Operation = s.Status.Operation.Type
 	}
@@ -45,17 +45,17 @@ func (s *scope) recordOrdered() {
 	if s.DeletionTimestamp.IsZero() {
 		e.By = s.Spec.OriginatingIdentity
 	}
-	s.happened(e)
+	s.happened(s.now, e)
 }
 
-// recordTransition adds the event of a write, if it is of interest.
-func (r *instanceReconciler) recordTransition(s *scope, what write) {
+// recordTransition adds the event of a write at a time, if it is of interest.
+func (r *instanceReconciler) recordTransition(s *scope, what write, at time.Time) {
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case what == writePlaced:
-		s.happened(v1alpha1.Event{Type: v1alpha1.EventPlaced, Clusters: s.Status.Decision.Clusters(), Message: explain(s.Status.Decision), After: r.sinceThen(s.since())})
+		s.happened(at, v1alpha1.Event{Type: v1alpha1.EventPlaced, Clusters: s.Status.Decision.Clusters(), Message: explain(s.Status.Decision), After: r.sinceThen(s.since())})
 		if len(s.warnings) > 0 {
-			s.happened(v1alpha1.Event{Type: v1alpha1.EventNearQuota, Message: strings.Join(s.warnings, "; ")})
+			s.happened(at, v1alpha1.Event{Type: v1alpha1.EventNearQuota, Message: strings.Join(s.warnings, "; ")})
 		}
 	case what == writeDelivered && s.Status.Moved != nil && s.Status.Moved.DeliveredAt != nil && s.Status.Moved.DeliveredAt.Time.Equal(s.now):
 		moved := s.Status.Moved
@@ -63,28 +63,29 @@ func (r *instanceReconciler) recordTransition(s *scope, what write) {
 		if len(moved.From) > 0 {
 			message = "from " + strings.Join(moved.From, ", ") + ": " + moved.Reason
 		}
-		s.happened(v1alpha1.Event{Type: v1alpha1.EventMoved, Clusters: s.Status.DeliveredDecision().Clusters(), Message: message, After: r.sinceThen(moved.DecidedAt.Time)})
+		s.happened(at, v1alpha1.Event{Type: v1alpha1.EventMoved, Clusters: s.Status.DeliveredDecision().Clusters(), Message: message, After: r.sinceThen(moved.DecidedAt.Time)})
 	case what == writeDelivered:
-		s.happened(v1alpha1.Event{Type: v1alpha1.EventDelivered, Clusters: s.Status.DeliveredDecision().Clusters(), Message: ignored(s.Status.DeliveredDecision()), After: r.sinceThen(s.since())})
+		s.happened(at, v1alpha1.Event{Type: v1alpha1.EventDelivered, Clusters: s.Status.DeliveredDecision().Clusters(), Message: ignored(s.Status.DeliveredDecision()), After: r.sinceThen(s.since())})
 	case what == writeLate || what == writeFailure && s.failing != "":
 		e := v1alpha1.Event{Type: v1alpha1.EventFailed, Clusters: s.Status.Decision.Clusters(), Message: cmp.Or(s.failing, s.Status.Operation.Description)}
 		if s.open {
 			e.After = r.sinceThen(s.since())
 		}
-		s.happened(e)
+		s.happened(at, e)
 	case s.Status.IsFinished() && s.Status.Delivered != nil && ready != nil && s.ready != "" && ready.Status != s.ready:
 		e := v1alpha1.Event{Type: v1alpha1.EventReady, Clusters: s.Status.DeliveredDecision().Clusters()}
 		if ready.Status != metav1.ConditionTrue {
 			e.Type, e.Message = v1alpha1.EventNotReady, ready.Message
 		}
-		s.happened(e)
+		s.happened(at, e)
 	}
 }
 
 // recordUsage ends and begins periods of usage, and contracts, by what has changed of the delivered state since the hub was read or
-// written. Nothing is used any more of an instance whose deletion was asked for, however long its removal takes.
-func (r *instanceReconciler) recordUsage(s *scope) {
-	delivered, at := s.Status.Delivered, r.clock.Now()
+// written, at a time, which is that of the event of the change. Nothing is used any more of an instance whose deletion was
+// asked for, however long its removal takes.
+func (r *instanceReconciler) recordUsage(s *scope, at time.Time) {
+	delivered := s.Status.Delivered
 	if !s.DeletionTimestamp.IsZero() {
 		delivered, at = nil, s.DeletionTimestamp.Time
 	}

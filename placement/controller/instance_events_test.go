@@ -56,7 +56,7 @@ func TestTransitionsAreLogged(t *testing.T) {
 			r.recorder = journal.NewRecorder((&catalog.Catalog{}).Names) // the plan is not in the catalog any more
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-			r.recordTransition(s, row.write)
+			r.recordTransition(s, row.write, now)
 			r.recorder.Written(log.IntoContext(context.Background(), logger), s, nil)
 			if row.want == nil {
 				if len(lines) > 0 {
@@ -73,6 +73,31 @@ func TestTransitionsAreLogged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A delivery that takes its time counts from its end on: its event, the usage and the contract that it begins say the same
+// second, so that whoever adds up events gets what is billed.
+func TestADeliveryAndItsUsageHaveOneTime(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 4)
+	w.driver.onDeliver = func(delivery.Delivery) { w.clock.SetTime(w.clock.Now().Add(1500 * time.Millisecond)) }
+	w.provision("si-a", "plan-2", "")
+	i := w.passes("si-a")
+	at := time.Time{}
+	for n, e := range i.Status.Events {
+		if e.Type == v1alpha1.EventDelivered {
+			at = e.At.Time
+		}
+		if n > 0 && e.At.Before(&i.Status.Events[n-1].At) {
+			t.Errorf("event %d is before the one that it follows: %+v", e.Sequence, i.Status.Events)
+		}
+	}
+	if !at.Equal(w.clock.Now().Truncate(time.Microsecond)) {
+		t.Errorf("it is delivered at %s, by its event at %s", w.clock.Now(), at)
+	}
+	if from := i.Status.Usage[0].From; !from.Time.Equal(at.Truncate(time.Second)) || !i.Status.Contracts[0].From.Equal(&from) {
+		t.Errorf("delivered at %s, it is used from %s on, and agreed from %s on", at, from, i.Status.Contracts[0].From)
 	}
 }
 

@@ -43,7 +43,7 @@ func (r *instanceReconciler) elsewhere(ctx context.Context, s *scope, why error)
 		return false, ctrl.Result{}, nil
 	}
 	r.orderFailed(s, at, why)
-	s.happened(v1alpha1.Event{Type: v1alpha1.EventRefused, Clusters: []string{at.Cluster}, Message: describe(why)})
+	s.happened(r.clock.Now(), v1alpha1.Event{Type: v1alpha1.EventRefused, Clusters: []string{at.Cluster}, Message: describe(why)})
 	result, err = r.place(ctx, s)
 	return true, result, err
 }

@@ -32,8 +32,9 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.happened(v1alpha1.Event{Type: v1alpha1.EventRemoved, After: r.sinceThen(s.since())})
-	r.recordUsage(s)
+	now := r.clock.Now()
+	s.happened(now, v1alpha1.Event{Type: v1alpha1.EventRemoved, After: r.sinceThen(s.since())})
+	r.recordUsage(s, now)
 	if err := r.journals().End(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -20,8 +20,9 @@ import (
 // Step 5 of a provision (docs/architecture.md).
 func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) error {
 	read := s.ResourceVersion
-	r.recordTransition(s, what)
-	r.recordUsage(s)
+	now := r.clock.Now() // a delivery ends some time after the begin of its pass
+	r.recordTransition(s, what, now)
+	r.recordUsage(s, now)
 	if err := r.journals().Trim(ctx, s); err != nil {
 		return err
 	}
