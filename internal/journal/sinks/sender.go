@@ -42,8 +42,10 @@ type resource struct {
 // sender sends one sink the events that happen from a time on.
 type sender struct {
 	*Controller
-	sink   *v1alpha1.EventSink
-	from   time.Time
+	sink *v1alpha1.EventSink
+	from time.Time
+	// begin is the time before which all events were delivered when the sender was made.
+	begin  time.Time
 	filter *filter
 	target target
 	queue  workqueue.TypedRateLimitingInterface[resource]
@@ -51,7 +53,7 @@ type sender struct {
 	mu sync.Mutex
 	// sent is the last event of each resource that needs not be sent any more.
 	sent map[types.UID]int64
-	// waiting and underway are the resources with events to send, and since when they have some.
+	// waiting and underway are the resources with events to send, and the time since when they may have some.
 	waiting, underway map[resource]time.Time
 	// complete: all resources that had events to send at the start are among them.
 	complete bool
@@ -74,11 +76,15 @@ func newSender(c *Controller, sink *v1alpha1.EventSink, key string) (*sender, er
 		return nil, err
 	}
 	from := v1alpha1.CreatedOf(sink).Time
-	if until := sink.Status.DeliveredUntil; until != nil && until.Add(-slack).After(from) {
-		from = until.Add(-slack)
+	begin := from
+	if until := sink.Status.DeliveredUntil; until != nil && until.After(from) {
+		begin = until.Time
+		if until.Add(-slack).After(from) {
+			from = until.Add(-slack)
+		}
 	}
 	return &sender{
-		Controller: c, sink: sink, from: from, filter: filter, target: target,
+		Controller: c, sink: sink, from: from, begin: begin, filter: filter, target: target,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[resource](firstRetry, slowestRetry)),
 		sent:  map[types.UID]int64{}, waiting: map[resource]time.Time{}, underway: map[resource]time.Time{},
 	}, nil
@@ -162,6 +168,9 @@ func (s *sender) add(r resource) {
 	s.mu.Lock()
 	if _, isWaiting := s.waiting[r]; !isWaiting {
 		s.waiting[r] = time.Now()
+		if !s.complete { // it may have waited in an earlier life
+			s.waiting[r] = s.begin
+		}
 	}
 	s.mu.Unlock()
 	s.queue.Add(r)

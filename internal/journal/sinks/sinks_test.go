@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,6 +144,43 @@ func TestRestart(t *testing.T) {
 		w.happen(w.order("cf", "three"), placed)
 		w.deliver()
 		w.gets(r, slices.Concat(instance("one", "ordered", "placed", "removed"), instance("three", "ordered", "placed"), instance("two", "ordered", "placed"))...)
+	})
+}
+
+// TestAwayForLong: how far the delivery is does not go past an event that a server has not accepted, however often Sluice
+// restarts meanwhile: the next restart would leave it out.
+func TestAwayForLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := newListener(w)
+	l.answers(func(cloudevents.Event) int { return http.StatusServiceUnavailable })
+	w.stop()
+	ago := func(minutes int) metav1.MicroTime {
+		return metav1.NewMicroTime(time.Now().Add(-time.Duration(minutes) * time.Minute).Truncate(time.Microsecond))
+	}
+	sink := w.add(l, l.key, func(*v1alpha1.EventSinkSpec) {})
+	sink.Annotations = map[string]string{v1alpha1.AnnotationCreated: ago(20).UTC().Format(time.RFC3339)}
+	w.must(w.hub.Update(t.Context(), sink))
+	until := ago(4)
+	sink.Status.DeliveredUntil = &until
+	w.must(w.hub.Status().Update(t.Context(), sink))
+	one := w.order("cf", "one")
+	one.Status.Events[0].At = ago(3)
+	w.must(w.hub.Status().Update(t.Context(), one))
+
+	w.deliver()
+	w.is(sink, metav1.ConditionFalse, "does not accept")
+	if got := sink.Status.DeliveredUntil; !got.Equal(&until) {
+		t.Errorf("all is said to be delivered until %s, and an event of %s is not", got, one.Status.Events[0].At)
+	}
+	l.answers(nil)
+	w.gets(l, instance("one", "ordered")...)
+	w.until(func() string {
+		w.must(w.hub.Get(t.Context(), client.ObjectKeyFromObject(sink), sink))
+		if !until.Before(sink.Status.DeliveredUntil) {
+			return "the status does not say that the delivery has gone on"
+		}
+		return ""
 	})
 }
 
