@@ -26,6 +26,9 @@ type bed struct {
 	platform
 	members map[string]*member
 	spare   *member
+	// told are the servers that event sinks tell what happens, and meter measures what instances have.
+	told  []*subscriber
+	meter *meter
 
 	mu       sync.Mutex
 	failures []error // of the auditor
@@ -59,15 +62,22 @@ func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc, hub
 	b.server = serve(ctx, t, stop, cluster)
 	b.platform = platform{"http://" + b.address}
 
+	b.meter = b.startMeter(ctx)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
+	b.subscribe(ctx, t)
 	for _, name := range memberNames {
 		if err := b.operate(ctx, "cluster", "add", name, "--from-kubeconfig", b.members[name].kubeconfig, "--region", "eu"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.operate(ctx, "catalog", "apply", "-f", "testdata/offering.yaml"); err != nil {
-		t.Fatal(err)
+	for _, command := range [][]string{
+		{"catalog", "apply", "-f", "testdata/offering.yaml"},
+		{"policy", "apply", "-f", "testdata/policy.yaml"},
+	} {
+		if err := b.operate(ctx, command...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := until(ctx, func(ctx context.Context) error { return b.sells(ctx, "stories", true) }); err != nil {
 		t.Fatal(err)

@@ -150,11 +150,32 @@ func (b *bed) tell(ctx context.Context, t *testing.T, stories []story) {
 			t.Error(err)
 		}
 	})
+	t.Run("everything is told, metered and agreed", func(t *testing.T) { b.reckon(ctx, t) })
 	looks := audit()
 	for _, err := range b.reported() {
 		t.Error(err)
 	}
 	t.Logf("the auditor looked %d times", looks)
+}
+
+// reckon compares what subscribers, a meter and the parties of contracts have of the stories.
+func (b *bed) reckon(ctx context.Context, t *testing.T) {
+	began := time.Now()
+	if err := b.everythingIsTold(ctx, t); err != nil {
+		t.Fatal(err)
+	}
+	events, _ := b.told[len(b.told)-1].received()
+	had, err := b.meter.periods(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.usageIsWhatTheyHad(ctx, had); err != nil {
+		t.Error(err)
+	}
+	if err := b.contractsOutlive(ctx, t, had); err != nil {
+		t.Error(err)
+	}
+	t.Logf("instances had something in %d periods; all was compared in %.1f s", len(had), time.Since(began).Seconds())
 }
 
 // play plays a step.

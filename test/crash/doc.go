@@ -11,12 +11,24 @@
 //
 // What must hold (the word for each is the one in the failure messages):
 //
-//   - lost: every step that was begun ends as it would have without the kills.
+//   - lost: every step that was begun ends as it would have without the kills, and every
+//     event of the hub comes to two subscribers, of which one is often away.
+//   - out of order, invented: the events of one resource come to them in their order, and
+//     no event that the hub does not have, or has otherwise.
 //   - doubled: an instance's namespaces are exactly on the clusters of its decision.
 //   - oversold: at no instant, before or after, do the quotas on a cluster, or the
 //     reservations for it, exceed what it has. An auditor looks all the time.
 //   - left behind: after unbind no account of the binding, and its token is
-//     refused; after deprovision no namespace, and nothing in the hub.
+//     refused; after deprovision no namespace, and nothing in the hub but records.
+//
+// When everything is gone, the records must agree, to the second, with a meter that has looked at the
+// resources of the hub and has got the events (meter_test.go):
+//
+//   - usage, as operators and the platform read it, is the integral of what was reserved where
+//     it was delivered, for each instance and cluster. Of a move, both places are never used at once.
+//   - contracts: each decision that was delivered has one, from that second on, which names the one before
+//     by its digest, has the policy in force, and is signed by the broker. No decision has two, and
+//     one that was not delivered has none.
 //
 // At the end the audit logs of all member clusters are read: Sluice must have been killed
 // at every write that they have of it. TestUncoveredWrite shows that one would be noticed

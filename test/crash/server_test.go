@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,6 +42,12 @@ platforms:
 `
 )
 
+// host is the name of the broker, and did its identity.
+const (
+	host = "broker.example"
+	did  = "did:web:" + host
+)
+
 // backupTarget is the place for the backups of hooks; nothing in these tests calls it.
 const backupTarget = "{url: 'https://target.example', username: ann, password: hush, addresses: [192.0.2.0/24]}"
 
@@ -62,7 +70,8 @@ type server struct {
 	passed *passed
 }
 
-// passed are looks at clusters after which a server of the same test has died: they go on beside every step.
+// passed are looks at clusters, and reports how far the delivery of events is, after which a server of the same test has died:
+// they go on beside every step.
 type passed struct {
 	mu    sync.Mutex
 	looks []string
@@ -72,7 +81,7 @@ func (p *passed) add(writes []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, write := range writes {
-		if strings.Contains(write, "memberclusters/status") {
+		if strings.Contains(write, "memberclusters/status") || strings.Contains(write, "eventsinks/status") {
 			p.looks = append(p.looks, write)
 		}
 	}
@@ -165,7 +174,7 @@ func (s *server) supervise(ctx context.Context) error {
 	for life := 1; ; life++ {
 		cmd := exec.Command(binary, append(s.atHub(), "serve", "--listen", s.address,
 			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off",
-			"--charts", charts, "--backup-target", s.path("target.yaml"))...)
+			"--charts", charts, "--backup-target", s.path("target.yaml"), "--public-url", "https://"+host)...)
 		if s.cluster != embedded {
 			cmd.Args = append(cmd.Args, "--keyset", s.keyset(), "--lease-duration", leaseDuration.String())
 		}
@@ -245,13 +254,29 @@ func (s *server) logEnd() string {
 // operate runs a command of the operator's, as often as it takes: the commands are
 // made to be repeated.
 func (s *server) operate(ctx context.Context, args ...string) error {
-	return until(ctx, func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, binary, append(args, s.atHub()...)...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("sluice %s: %w: %s", strings.Join(args, " "), err, out)
-		}
-		return nil
+	_, err := s.output(ctx, args...)
+	return err
+}
+
+// output does the same, and returns what the command prints.
+func (s *server) output(ctx context.Context, args ...string) (out []byte, err error) {
+	err = until(ctx, func(ctx context.Context) (err error) {
+		out, err = sluice(ctx, slices.Concat(args, s.atHub())...)
+		return err
 	})
+	return out, err
+}
+
+// sluice runs a command once, and returns what it prints.
+func sluice(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("sluice %s: %w: %s%s", strings.Join(args, " "), err, out, problems.Bytes())
+	}
+	return out, nil
 }
 
 var scheme = func() *runtime.Scheme {
@@ -273,13 +298,16 @@ var mapper = func() meta.RESTMapper {
 
 // hub is a client of the hub as it runs now: every life of an embedded one has another
 // address.
-func (s *server) hub() (client.Client, error) {
+func (s *server) hub() (client.Client, error) { return s.hubFor(10 * time.Second) }
+
+// hubFor is one whose requests take at most so long; zero means any time.
+func (s *server) hubFor(longest time.Duration) (client.WithWatch, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", cmp.Or(s.cluster, hub.KubeconfigPath(s.dataDir())))
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Timeout = -1, 10*time.Second
-	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	config.QPS, config.Timeout = -1, longest
+	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 
 // withHub calls do until it succeeds, with a client of the hub that answers.
