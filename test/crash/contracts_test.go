@@ -89,16 +89,22 @@ func (b *bed) contractsOutlive(ctx context.Context, t *testing.T, had []period) 
 	return b.verify(ctx, folder)
 }
 
-// agreed joins periods of the same decision: an update of the context only is delivered without another one.
+// agreed joins periods with the same terms and amounts: an update of the context only, or a restored backup, is delivered by the
+// same decision.
 func agreed(had []period) (joined []period) {
 	for _, p := range had {
-		if n := len(joined); n > 0 && joined[n-1].uid == p.uid && equality.Semantic.DeepEqual(joined[n-1].has.Decision, p.has.Decision) {
+		if n := len(joined); n > 0 && joined[n-1].uid == p.uid && hasSameTerms(joined[n-1], p) {
 			joined[n-1].to = p.to
 			continue
 		}
 		joined = append(joined, p)
 	}
 	return joined
+}
+
+func hasSameTerms(a, b period) bool {
+	return a.has.State.PlanID == b.has.State.PlanID && a.has.State.MaintenanceVersion == b.has.State.MaintenanceVersion &&
+		equality.Semantic.DeepEqual(a.has.Decision.Terms, b.has.Decision.Terms) && a.amounts().compare(b.amounts()) == nil
 }
 
 // ids returns the ids of the instances that had something.
@@ -130,8 +136,13 @@ func (c contract) is(of period, former contract, policy *v1alpha1.PlacementPolic
 			return err
 		}
 	}
-	of.from, of.to = time.Unix(0, 0), time.Unix(1, 0)
-	return amounts.compare(integral([]period{of}, true))
+	return amounts.compare(of.amounts())
+}
+
+// amounts returns what the instance had on each cluster, in one second.
+func (p period) amounts() sums {
+	p.from, p.to = time.Unix(0, 0), time.Unix(1, 0)
+	return integral([]period{p}, true)
 }
 
 // sign has the broker sign a contract, into a file of a folder.
