@@ -12,9 +12,9 @@
 // What must hold (the word for each is the one in the failure messages):
 //
 //   - lost: every step that was begun ends as it would have without the kills, and every
-//     event of the hub comes to two subscribers, of which one is often away.
+//     event of the hub comes to two subscribers, of which one refuses many, or does not answer.
 //   - out of order, invented: the events of one resource come to them in their order, and
-//     no event that the hub does not have, or has otherwise.
+//     none comes that the hub does not have, or has otherwise.
 //   - doubled: an instance's namespaces are exactly on the clusters of its decision.
 //   - oversold: at no instant, before or after, do the quotas on a cluster, or the
 //     reservations for it, exceed what it has. An auditor looks all the time.

@@ -28,7 +28,7 @@ type meter struct {
 	deleted map[types.UID]time.Time
 }
 
-// period is a time during which an instance had the same, in whole seconds, To exclusive.
+// period is a time during which an instance had the same, in whole seconds, without the one in which it ends.
 type period struct {
 	id       string // of the instance, as its platform chose it
 	uid      types.UID
