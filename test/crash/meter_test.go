@@ -22,9 +22,9 @@ import (
 // in its event, which a subscriber has got.
 type meter struct {
 	mu sync.Mutex
-	// delivered is what instances had after a delivery, by the number of its event.
+	// delivered are the states of instances after a delivery, by the number of its event.
 	delivered map[types.UID]map[int64]*v1alpha1.DeliveredState
-	// deleted is when the deletion of instances was asked for.
+	// deleted are the times at which the deletion of instances was asked for.
 	deleted map[types.UID]time.Time
 }
 
