@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,8 +113,12 @@ func settled(usage []v1alpha1.UsagePeriod) (n int) {
 
 // End keeps all events, the usage and the contracts of a resource that is about to be removed: call it when nothing is
 // left but the finalizer, and all periods and contracts have ended. It may be repeated, also with other events than before: those of the last
-// call count.
+// call count. It returns a conflict if the hub does not have the resource as it is given: sinks may have been told the end of
+// one that is gone, and the cache shows it a while longer.
 func (j *Journals) End(ctx context.Context, of Subject) error {
+	if err := j.confirm(ctx, of); err != nil {
+		return fmt.Errorf("end the journal of %s %s: %w", of.Subject().Kind, of.GetName(), err)
+	}
 	events, usage, contracts := *of.History(), *usageOf(of), *contractsOf(of)
 	return j.write(ctx, of, func(kept *v1alpha1.JournalSpec) {
 		kept.Events = slices.DeleteFunc(kept.Events, func(e v1alpha1.Event) bool { return e.Sequence >= events[0].Sequence })
@@ -121,6 +127,20 @@ func (j *Journals) End(ctx context.Context, of Subject) error {
 		kept.Contracts = v1alpha1.MergeContracts(kept.Contracts, contracts)
 		kept.EndedAt = &events[len(events)-1].At
 	})
+}
+
+// confirm returns a conflict if the hub does not have a resource as it is given.
+func (j *Journals) confirm(ctx context.Context, of Subject) error {
+	now := of.DeepCopyObject().(Subject)
+	err := j.Live.Get(ctx, client.ObjectKeyFromObject(of), now)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if err == nil && now.GetUID() == of.GetUID() && now.GetResourceVersion() == of.GetResourceVersion() {
+		return nil
+	}
+	kind := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: of.Subject().Kind}
+	return apierrors.NewConflict(kind, of.GetName(), errors.New("it has changed, or is gone"))
 }
 
 // write changes the journal of a resource, which it creates if there is none.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -81,12 +83,18 @@ func (w *world) remove(i *v1alpha1.ServiceInstance) {
 // read returns the events of an instance, as "sequence type".
 func (w *world) read(id string) (events []string) {
 	w.Helper()
-	entries, err := journal.Read(w.Context(), w.hub, w.namespace, func(e journal.Entry) bool { return e.InstanceID == id })
-	w.must(err)
-	for _, e := range entries {
+	for _, e := range w.entries(id) {
 		events = append(events, fmt.Sprint(e.Sequence, " ", e.Type))
 	}
 	return events
+}
+
+// entries returns the events of an instance.
+func (w *world) entries(id string) []journal.Entry {
+	w.Helper()
+	entries, err := journal.Read(w.Context(), w.hub, w.namespace, func(e journal.Entry) bool { return e.InstanceID == id })
+	w.must(err)
+	return entries
 }
 
 // placed are so many events, as read returns them.
@@ -150,6 +158,32 @@ func TestJournalKilled(t *testing.T) {
 	w.must(w.hub.Delete(t.Context(), i))
 	if got, want := w.read("one"), append(placed(v1alpha1.MostEvents+1), "18 Failed", "19 Ordered", "20 Removed"); !slices.Equal(got, want) {
 		t.Errorf("removed in its third life: %v", got)
+	}
+}
+
+// TestAJournalEndsWithItsResource: a process whose cache lags behind the hub does not end a journal once more. Sinks have been
+// told the end that it has.
+func TestAJournalEndsWithItsResource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.order("one")
+	before := i.DeepCopy()
+	w.happen(i, 1)
+	stale := i.DeepCopy()
+	ends := func(of *v1alpha1.ServiceInstance) error {
+		v1alpha1.AddEvent(&of.Status.Events, v1alpha1.Event{Type: v1alpha1.EventRemoved, At: metav1.NowMicro()})
+		return w.End(t.Context(), of)
+	}
+	if err := ends(before); !apierrors.IsConflict(err) {
+		t.Errorf("ended as it was before its last change: %v", err)
+	}
+	w.remove(i)
+	last := w.entries("one")
+	if err := ends(stale); !apierrors.IsConflict(err) {
+		t.Errorf("ended though it is gone: %v", err)
+	}
+	if now := w.entries("one"); len(now) != 2 || !equality.Semantic.DeepEqual(now, last) {
+		t.Errorf("its events were %+v and are %+v", last, now)
 	}
 }
 
