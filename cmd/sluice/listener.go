@@ -53,11 +53,8 @@ func (l *listener) Start(ctx context.Context) error {
 		WriteTimeout:      max(l.longest, time.Minute) + 20*time.Second, // counts from the end of the header
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ConnState:         callers.NewConnections(l.mostConnections).State,
 	}
-	if l.ending != nil {
-		server.RegisterOnShutdown(l.ending)
-	}
+	callers.NewConnections(l.mostConnections).Limit(server)
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return l.ready(), nil })
 	if err != nil {
 		return nil // ctx ended before it began
@@ -80,7 +77,16 @@ func (l *listener) Start(ctx context.Context) error {
 		<-ctx.Done()
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(l.longest, time.Minute))
 		defer cancel()
-		stopped <- server.Shutdown(patience)
+		ended := make(chan struct{})
+		server.RegisterOnShutdown(func() {
+			defer close(ended)
+			if l.ending != nil {
+				l.ending()
+			}
+		})
+		err := server.Shutdown(patience)
+		<-ended
+		stopped <- err
 	}()
 	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the OSB API: %w", err)

@@ -57,7 +57,7 @@ func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 		}
 		spare.Close()
 	}))
-	server.Config.ConnState = connections.State
+	connections.Limit(server.Config)
 	server.Start()
 	t.Cleanup(server.Close)
 
@@ -93,18 +93,61 @@ func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 	}
 }
 
+// TestTakenOverConnectionsCount: as long as the handler that has taken one over runs.
+func TestTakenOverConnectionsCount(t *testing.T) {
+	connections, over := NewConnections(2), make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprint(conn, "taken")
+		<-over
+		conn.Close()
+	}))
+	connections.Limit(server.Config)
+	server.Start()
+	t.Cleanup(server.Close)
+	said := func() (got string) {
+		t.Helper()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		answer := make([]byte, 5)
+		n, _ := conn.Read(answer)
+		return string(answer[:n])
+	}
+	if first, second := said(), said(); first != "taken" || second != "" {
+		t.Errorf("of two from one address, which may have one, they get %q and %q", first, second)
+	}
+	close(over)
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		connections.mu.Lock()
+		open := len(connections.open)
+		connections.mu.Unlock()
+		if open == 0 {
+			return
+		}
+	}
+	t.Error("a connection counts after its end")
+}
+
 // TestWhoLeaves: at the limit, the longest idle connection of the address with the most is
 // replaced.
 func TestWhoLeaves(t *testing.T) {
 	c := NewConnections(6)
 	open := func(from string) *fakeConn {
 		conn := &fakeConn{from: from}
-		c.State(conn, http.StateNew)
+		c.state(conn, http.StateNew)
 		return conn
 	}
 	mine := open("192.0.2.1:1")
-	c.State(mine, http.StateActive)
-	c.State(mine, http.StateIdle)
+	c.state(mine, http.StateActive)
+	c.state(mine, http.StateIdle)
 	crowd := []*fakeConn{open("192.0.2.2:1"), open("192.0.2.2:2"), open("192.0.2.2:3")}
 	if crowd[0].closed {
 		t.Error("one of half of the connections is closed")
@@ -112,20 +155,20 @@ func TestWhoLeaves(t *testing.T) {
 	if fourth := open("192.0.2.2:4"); fourth.closed || !crowd[0].closed {
 		t.Error("an address has more than half, or its newest went instead of its oldest")
 	}
-	c.State(crowd[1], http.StateActive) // it works: the next to go is the third
+	c.state(crowd[1], http.StateActive) // it works: the next to go is the third
 	open("192.0.2.3:1")
 	open("192.0.2.4:1")
 	if open("192.0.2.5:1").closed || mine.closed || crowd[1].closed || !crowd[2].closed {
 		t.Errorf("of a full house, closed: mine %v, working %v, waiting %v", mine.closed, crowd[1].closed, crowd[2].closed)
 	}
 	for conn := range c.open {
-		c.State(conn, http.StateActive)
+		c.state(conn, http.StateActive)
 	}
 	if last := open("192.0.2.6:1"); !last.closed {
 		t.Error("where all work, one more is let in")
 	}
 	for conn := range c.open {
-		c.State(conn, http.StateClosed)
+		c.state(conn, http.StateClosed)
 	}
 	if len(c.open) > 0 || len(c.addresses) > 0 {
 		t.Errorf("left over: %d connections of %d addresses", len(c.open), len(c.addresses))

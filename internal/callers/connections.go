@@ -2,6 +2,7 @@ package callers
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -13,10 +14,11 @@ import (
 // mostConnections is how many connections a server needs at most: a platform keeps a few.
 const mostConnections = 4096
 
-// Connections limits the connections of an http.Server; set the server's ConnState to State. At
-// the limit, a new connection replaces an idle one: the one that has been idle longest, among
-// those of the address with the most connections. If none is idle, the new connection is
-// closed. No address may have more than half of the limit.
+// Connections limits the connections of an http.Server, see Limit. At the limit, a new connection
+// replaces an idle one: the one that has been idle longest, among those of the address with the
+// most connections. If none is idle, the new connection is closed. No address may have more than
+// half of the limit. A connection that a handler takes over, for a WebSocket, counts until the
+// handler returns.
 type Connections struct {
 	most int
 
@@ -31,6 +33,8 @@ type connection struct {
 	from *address
 	// idle is its element in the address's list of idle connections; nil while it is active.
 	idle *list.Element
+	// taken is set once a handler has taken the connection over.
+	taken bool
 }
 
 // address is the connections of one address.
@@ -54,8 +58,34 @@ func NewConnections(most int) *Connections {
 	return &Connections{most: max(most, 2), open: map[net.Conn]*connection{}, addresses: map[netip.Addr]*address{}}
 }
 
-// State follows the state of a connection.
-func (c *Connections) State(conn net.Conn, state http.ConnState) {
+// connectionKey is the key of a request's connection in its context.
+type connectionKey struct{}
+
+// Limit limits the connections of a server whose handler is set.
+func (c *Connections) Limit(server *http.Server) {
+	server.ConnState = c.state
+	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, conn)
+	}
+	handler := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _ := r.Context().Value(connectionKey{}).(net.Conn)
+		defer c.release(conn)
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// release ends a connection that its handler has taken over.
+func (c *Connections) release(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.open[conn]; known != nil && known.taken {
+		c.end(conn)
+	}
+}
+
+// state follows the state of a connection.
+func (c *Connections) state(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
@@ -69,7 +99,11 @@ func (c *Connections) State(conn net.Conn, state http.ConnState) {
 		if known := c.open[conn]; known != nil {
 			known.wait()
 		}
-	case http.StateClosed, http.StateHijacked:
+	case http.StateHijacked:
+		if known := c.open[conn]; known != nil {
+			known.taken = true
+		}
+	case http.StateClosed:
 		c.end(conn)
 	}
 }

@@ -18,39 +18,33 @@ const (
 	heartbeat = 15 * time.Second
 	// patience is how long a follower may take for what was sent.
 	patience = 30 * time.Second
+	// farewell is how long the end of all followers may take.
+	farewell = 5 * time.Second
 	// mostFollowers bounds those of the process.
 	mostFollowers = 16_384
 )
 
 // changeLog has the latest changes, as events.
 type changeLog struct {
-	events []loggedEvent
+	events []*event
 	bytes  int
 }
 
-type loggedEvent struct {
-	number int64
-	event  []byte
-}
-
-func (l *changeLog) add(number int64, event []byte) {
-	l.events, l.bytes = append(l.events, loggedEvent{number, event}), l.bytes+len(event)
+func (l *changeLog) add(e *event) {
+	l.events, l.bytes = append(l.events, e), l.bytes+len(e.message)
 	for len(l.events) > mostChanges || l.bytes > mostLogged {
-		l.bytes -= len(l.events[0].event)
+		l.bytes -= len(l.events[0].message)
 		l.events = slices.Clone(l.events[1:])
 	}
 }
 
-// since returns the events after a state; ok is false if they are not all there any more.
-func (l *changeLog) since(number, now int64) (events [][]byte, ok bool) {
+// since returns the events from one state to another; ok is false if they are not all there any more.
+func (l *changeLog) since(number, now int64) (events []*event, ok bool) {
 	missing := now - number
 	if missing < 0 || missing > int64(len(l.events)) {
 		return nil, false
 	}
-	for _, e := range l.events[len(l.events)-int(missing):] {
-		events = append(events, e.event)
-	}
-	return events, true
+	return slices.Clone(l.events[len(l.events)-int(missing):]), true
 }
 
 // changeBody has the rows that are new or changed, and the ids of those that are gone.
@@ -59,7 +53,7 @@ type changeBody struct {
 	Removed []string          `json:"removed"`
 }
 
-func (v *view) changeEvent(s *state, changed []*row, removed []string) []byte {
+func (v *view) changeEvent(s *state, changed []*row, removed []string) *event {
 	if removed == nil {
 		removed = []string{}
 	}
@@ -67,7 +61,7 @@ func (v *view) changeEvent(s *state, changed []*row, removed []string) []byte {
 }
 
 // fullEvent has the whole list.
-func (v *view) fullEvent(s *state) []byte {
+func (v *view) fullEvent(s *state) *event {
 	return v.event("plans", s.number, map[string]any{"plans": encodedRows(s.rows)})
 }
 
@@ -79,10 +73,9 @@ func encodedRows(rows []*row) []json.RawMessage {
 	return out
 }
 
-// event encodes a server-sent event (HTML Standard, 9.2). JSON has no line breaks.
-func (v *view) event(name string, number int64, body any) []byte {
+func (v *view) event(name string, number int64, body any) *event {
 	data, _ := json.Marshal(body) // made of encoded rows and strings
-	return fmt.Appendf(nil, "event: %s\nid: %s-%d\ndata: %s\n\n", name, v.life, number, data)
+	return newEvent(name, fmt.Sprintf("%s-%d", v.life, number), data)
 }
 
 // numberOf returns the number of the state that a follower has by its Last-Event-ID; −1 if that is none of this process.
@@ -97,7 +90,7 @@ func (v *view) numberOf(lastEventID string) int64 {
 
 // after returns the events that lead from a state to the latest one, that one's number, and a channel that is closed
 // by the next state.
-func (v *view) after(number int64) (events [][]byte, now int64, next <-chan struct{}) {
+func (v *view) after(number int64) (events []*event, now int64, next <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.next == nil {
@@ -105,7 +98,7 @@ func (v *view) after(number int64) (events [][]byte, now int64, next <-chan stru
 	}
 	events, ok := v.log.since(number, v.state.number)
 	if number < 0 || !ok {
-		events = [][]byte{v.state.full()}
+		events = []*event{v.state.full()}
 	}
 	return events, v.state.number, v.next
 }
@@ -155,62 +148,66 @@ func (v *view) watch(stop <-chan struct{}) {
 	}
 }
 
-// changes sends the whole list and then each change, as server-sent events. With Last-Event-ID it goes on from there,
-// or sends the whole list if it cannot. A follower holds nothing but the number of the state that it has.
+// changes sends the whole list and then each change, as server-sent events or over a WebSocket. With Last-Event-ID it
+// goes on from there, or sends the whole list if it cannot. A follower holds nothing but the number of the state that it
+// has.
 func (s *server) changes(c *call) error {
 	if s.followers.Add(1) > mostFollowers {
 		s.followers.Add(-1)
-		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: heartbeat, Description: "Too many clients follow the market here."}
+		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: s.Heartbeat, Description: "Too many clients follow the market here."}
 	}
 	defer s.followers.Add(-1)
+	open := openEventStream
+	if asksForWebSocket(c.Request) {
+		open = openWebSocket
+	}
+	out, err := open(c, s.Patience)
+	if err != nil {
+		return err
+	}
 	v := s.views.of(c.caller)
 	v.follow()
 	defer v.unfollow()
+	out.end(s.serveChanges(c, v, out))
+	return nil
+}
+
+// serveChanges sends a view to a follower, until either ends, and returns why.
+func (s *server) serveChanges(c *call, v *view, out stream) ending {
 	has := v.numberOf(c.Request.Header.Get("Last-Event-ID"))
-	out := http.NewResponseController(c.ResponseWriter)
-	header := c.ResponseWriter.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // proxies that know it pass each event on at once
-	c.ResponseWriter.WriteHeader(http.StatusOK)
-	_ = out.SetReadDeadline(time.Time{}) // the request has been read
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(s.Heartbeat)
 	defer beat.Stop()
 	for {
 		events, now, next := v.after(has)
-		if send(c, out, events) != nil {
-			return nil // the client has gone
+		if out.send(events) != nil {
+			return followerGone
 		}
 		has = now
 		for waiting := true; waiting; {
 			select {
-			case <-c.Context().Done():
-				return nil
+			case <-out.gone():
+				return followerGone
 			case <-s.ending:
-				return nil
+				return brokerEnds
 			case <-next:
 				waiting = false
 			case <-beat.C:
 				if _, err := s.authenticate(c.Request); errors.As(err, new(*Error)) {
-					return nil // the token has ended
+					return tokenEnded
 				}
-				if send(c, out, [][]byte{[]byte(": \n\n")}) != nil {
-					return nil
+				if out.beat() != nil {
+					return followerGone
 				}
 			}
 		}
 	}
 }
 
-// send writes events and flushes them.
-func send(c *call, out *http.ResponseController, events [][]byte) error {
-	if err := out.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
+// endFollowing ends all answers of changes, and waits a moment for it: the HTTP server does not wait for WebSockets.
+func (s *server) endFollowing() {
+	close(s.ending)
+	const pause = 20 * time.Millisecond
+	for left := min(farewell, s.Patience); left > 0 && s.followers.Load() > 0; left -= pause {
+		time.Sleep(pause)
 	}
-	for _, event := range events {
-		if _, err := c.ResponseWriter.Write(event); err != nil {
-			return err
-		}
-	}
-	return out.Flush()
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
@@ -37,33 +40,41 @@ func (w *world) eventually(what string, missing func() string) {
 	}
 }
 
-// event is a server-sent event.
-type event struct {
-	name, id string
-	data     struct {
+// heard is an event as a client reads it.
+type heard struct {
+	Event, ID string
+	Data      struct {
 		Plans, Changed []Plan
 		Removed        []string
 	}
 }
 
-// follower reads events.
+// follower reads events; next returns false at the end.
 type follower struct {
-	*testing.T
-	lines  *bufio.Scanner
-	cancel context.CancelFunc
+	next func() (heard, bool)
+	// conn is the WebSocket, and why how it has ended.
+	conn *websocket.Conn
+	why  func() websocket.CloseError
 }
 
-// following returns a follower that has the event of that id; "" has none.
-func (w *world) following(server *httptest.Server, token, last string) *follower {
+// understood decodes an event, and checks that it is as the description has it.
+func (w *world) understood(message []byte) (e heard) {
+	w.Helper()
+	if why := w.described.check(json.RawMessage(`{"$ref": "#/components/schemas/Change"}`), message); why != "" {
+		w.Errorf("%.200s: %s", message, why)
+	}
+	must(w.T, json.Unmarshal(message, &e))
+	return e
+}
+
+// followingEvents follows by server-sent events, and has the event of that id; "" has none.
+func (w *world) followingEvents(server *httptest.Server, token, last string) *follower {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	w.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/market/v1/changes", nil)
 	must(w.T, err)
-	r.Header.Set("Authorization", "Bearer "+token)
-	if last != "" {
-		r.Header.Set("Last-Event-ID", last)
-	}
+	r.Header = followersHeader(token, last)
 	answer, err := http.DefaultClient.Do(r)
 	must(w.T, err)
 	w.Cleanup(func() { answer.Body.Close() })
@@ -72,81 +83,133 @@ func (w *world) following(server *httptest.Server, token, last string) *follower
 	}
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, 32<<20)
-	return &follower{w.T, lines, cancel}
-}
-
-// next returns the next event; ok is false at the end.
-func (f *follower) next() (e event, ok bool) {
-	f.Helper()
-	for f.lines.Scan() {
-		name, value, _ := strings.Cut(f.lines.Text(), ": ")
-		switch name {
-		case "event":
-			e.name = value
-		case "id":
-			e.id = value
-		case "data":
-			must(f.T, json.Unmarshal([]byte(value), &e.data))
-			return e, true
+	return &follower{next: func() (heard, bool) {
+		name, id := "", ""
+		for lines.Scan() {
+			field, value, _ := strings.Cut(lines.Text(), ": ")
+			switch field {
+			case "event":
+				name = value
+			case "id":
+				id = value
+			case "data":
+				return w.understood(fmt.Appendf(nil, `{"event": %q, "id": %q, "data": %s}`, name, id, value)), true
+			}
 		}
-	}
-	return e, false
+		return heard{}, false
+	}}
 }
 
-// TestFollowers: get the whole list and then what changes; those who come back get what they missed.
+func followersHeader(token, last string) http.Header {
+	h := http.Header{"Authorization": {"Bearer " + token}}
+	if last != "" {
+		h.Set("Last-Event-ID", last)
+	}
+	return h
+}
+
+// followingSocket follows by a WebSocket.
+func (w *world) followingSocket(server *httptest.Server, token, last string) *follower {
+	w.Helper()
+	conn, answer, err := websocket.Dial(w.Context(), server.URL+"/market/v1/changes", &websocket.DialOptions{HTTPHeader: followersHeader(token, last)})
+	must(w.T, err)
+	w.Cleanup(func() { conn.CloseNow() })
+	if why := w.described.judge(http.MethodGet, "/market/v1/changes", answer, nil); why != "" {
+		w.Errorf("it is answered %d: %s", answer.StatusCode, why)
+	}
+	conn.SetReadLimit(32 << 20)
+	var end websocket.CloseError
+	return &follower{
+		next: func() (heard, bool) {
+			kind, message, err := conn.Read(w.Context())
+			if errors.As(err, &end) || err != nil {
+				return heard{}, false
+			}
+			if kind != websocket.MessageText {
+				w.Errorf("a message is %s", kind)
+			}
+			return w.understood(message), true
+		},
+		conn: conn, why: func() websocket.CloseError { return end },
+	}
+}
+
+// TestFollowers: get the whole list and then what changes; those who come back get what they missed. Server-sent events
+// and WebSockets are the same, and who has begun with one goes on with the other.
 func TestFollowers(t *testing.T) {
 	w := newWorld(t)
+	for name, following := range map[string]func(*httptest.Server, string, string) *follower{"events": w.followingEvents, "socket": w.followingSocket} {
+		t.Run(name, func(t *testing.T) {
+			w.T, w.catalog, w.rooms = t, &catalog.Catalog{}, newFakeInventory()
+			w.options.Catalog, w.options.Inventory, w.options.Patience = w.catalog, w.rooms, time.Second
+			w.start()
+			testFollowers(w, following)
+		})
+	}
+}
+
+func testFollowers(w *world, following func(server *httptest.Server, token, last string) *follower) {
+	t := w.T
 	marketplace(w)
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
 	token := w.as("platform:cf")
-	one, other := w.following(server, token, ""), w.following(server, w.as("operator"), "")
+	one, other := following(server, token, ""), following(server, w.as("operator"), "")
 	all, _ := one.next()
-	if all.name != "plans" || len(all.data.Plans) != 6 {
+	if all.Event != "plans" || len(all.Data.Plans) != 6 {
 		t.Fatalf("got %+v", all)
 	}
-	if e, _ := other.next(); len(e.data.Plans) != 8 {
+	if e, _ := other.next(); len(e.Data.Plans) != 8 {
 		t.Errorf("an operator gets %+v", e)
 	}
 	w.rooms.set("db-small", Room{Known: true, Orders: 1, Clusters: 1})
 	room, _ := one.next()
-	if room.name != "change" || len(room.data.Changed) != 1 || room.data.Changed[0].ID != "db-small" || room.data.Changed[0].Availability.Orders != 1 || len(room.data.Removed) != 0 {
+	if room.Event != "change" || len(room.Data.Changed) != 1 || room.Data.Changed[0].ID != "db-small" || room.Data.Changed[0].Availability.Orders != 1 || len(room.Data.Removed) != 0 {
 		t.Errorf("got %+v", room)
 	}
 	sell(t, w.catalog, sold{name: "db", provider: "acme", monthly: "29.50"}, sold{name: "new"})
 	gone, _ := one.next()
-	if len(gone.data.Changed) != 2 || gone.data.Changed[0].Offering.Name != "new" || fmt.Sprint(gone.data.Removed) != "[cache-large cache-small raw-large raw-small]" {
+	if len(gone.Data.Changed) != 2 || gone.Data.Changed[0].Offering.Name != "new" || fmt.Sprint(gone.Data.Removed) != "[cache-large cache-small raw-large raw-small]" {
 		t.Errorf("got %+v", gone)
 	}
-	for last, want := range map[string]event{all.id: room, room.id: gone} {
-		if e, _ := w.following(server, token, last).next(); e.name != "change" || e.id != want.id {
-			t.Errorf("after %s comes %s %s, want %s", last, e.name, e.id, want.id)
+	for last, want := range map[string]heard{all.ID: room, room.ID: gone} {
+		if e, _ := following(server, token, last).next(); e.Event != "change" || e.ID != want.ID {
+			t.Errorf("after %s comes %s %s, want %s", last, e.Event, e.ID, want.ID)
 		}
 	}
 	// A change for others only is none; neither is a look that finds nothing new.
-	back := w.following(server, token, gone.id)
+	back := following(server, token, gone.ID)
 	sell(t, w.catalog, sold{name: "db", provider: "acme", monthly: "29.50"}, sold{name: "new"}, sold{name: "secret", platforms: []string{"korifi"}})
 	w.rooms.set("new-small", Room{Known: true, Orders: 2, Clusters: 1})
-	if e, _ := back.next(); len(e.data.Changed) != 1 || e.data.Changed[0].ID != "new-small" {
+	if e, _ := back.next(); len(e.Data.Changed) != 1 || e.Data.Changed[0].ID != "new-small" {
 		t.Errorf("got %+v", e)
 	}
-	for _, unusable := range []string{"nonsense", "another-1", strings.TrimSuffix(gone.id, "3") + "99"} {
-		if e, _ := w.following(server, token, unusable).next(); e.name != "plans" || len(e.data.Plans) != 4 {
-			t.Errorf("after %s comes %s with %d plans", unusable, e.name, len(e.data.Plans))
+	for _, unusable := range []string{"nonsense", "another-1", strings.TrimSuffix(gone.ID, "3") + "99"} {
+		if e, _ := following(server, token, unusable).next(); e.Event != "plans" || len(e.Data.Plans) != 4 {
+			t.Errorf("after %s comes %s with %d plans", unusable, e.Event, len(e.Data.Plans))
 		}
 	}
-	w.handler.EndFollowing()
+	for name, other := range map[string]func(*httptest.Server, string, string) *follower{"events": w.followingEvents, "socket": w.followingSocket} {
+		if e, _ := other(server, token, room.ID).next(); e.ID != gone.ID {
+			t.Errorf("%s go on with %s, want %s", name, e.ID, gone.ID)
+		}
+	}
+	go w.handler.EndFollowing()
 	w.handler.EndFollowing()
 	if e, ok := back.next(); ok {
 		t.Errorf("after the end comes %+v", e)
+	}
+	if back.why != nil && back.why().Code != websocket.StatusGoingAway {
+		t.Errorf("it ends with %v", back.why())
 	}
 }
 
 // TestTheLogIsBounded: in number and in bytes; who is too far behind gets the whole list.
 func TestTheLogIsBounded(t *testing.T) {
 	l := changeLog{}
-	for i := range int64(2 * mostChanges) {
-		l.add(i+1, []byte("x"))
+	of := func(bytes int) *event { return &event{message: make([]byte, bytes)} }
+	for range 2 * mostChanges {
+		l.add(of(1))
 	}
 	now := int64(2 * mostChanges)
 	if events, ok := l.since(now-mostChanges, now); !ok || len(events) != mostChanges {
@@ -158,11 +221,11 @@ func TestTheLogIsBounded(t *testing.T) {
 	if events, ok := l.since(now, now); !ok || len(events) != 0 {
 		t.Error("who has all gets something")
 	}
-	l.add(now+1, make([]byte, mostLogged))
+	l.add(of(mostLogged))
 	if events, ok := l.since(now, now+1); !ok || len(events) != 1 || l.bytes != mostLogged {
 		t.Errorf("beside a large one, %d bytes are kept", l.bytes)
 	}
-	l.add(now+2, make([]byte, mostLogged+1))
+	l.add(of(mostLogged + 1))
 	if _, ok := l.since(now+1, now+2); ok || l.bytes != 0 {
 		t.Errorf("one that is too large is kept: %d bytes", l.bytes)
 	}

@@ -1,6 +1,7 @@
 package market
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the description of the routes
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gorilla/mux"
@@ -51,6 +53,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Clock is for tests; nil means the real clock.
 	Clock clock.PassiveClock
+	// Heartbeat is how often a follower of the changes gets something, and Patience how long it may take for what was sent.
+	// They are for tests; zero means 15 and 30 seconds.
+	Heartbeat, Patience time.Duration
 }
 
 // server answers requests. Its only state is the lists that callers see, and how often clients have called.
@@ -60,8 +65,9 @@ type server struct {
 	callers   *callers.Calls
 	writes    providerWrites
 	followers atomic.Int64
-	// ending is closed when nobody may follow any more.
+	// ending is closed when nobody may follow any more, by end.
 	ending chan struct{}
+	end    func()
 	// reports holds one while a report of usage is made.
 	reports chan struct{}
 }
@@ -140,12 +146,12 @@ func (c *call) variable(name string) (string, error) {
 // Market is a handler of the market's URLs.
 type Market struct {
 	http.Handler
-	end func()
+	server *server
 }
 
-// EndFollowing ends the answers that have no end of their own, so that a server can shut down. It may be called more
-// than once.
-func (m *Market) EndFollowing() { m.end() }
+// EndFollowing ends the answers that have no end of their own, so that a server can shut down, and waits a few seconds
+// for it. It may be called more than once.
+func (m *Market) EndFollowing() { m.server.end() }
 
 // New returns a handler of the market's URLs. It passes all other requests unchanged to next.
 func New(o Options, next http.Handler) *Market {
@@ -158,6 +164,7 @@ func New(o Options, next http.Handler) *Market {
 	if o.Catalog == nil {
 		o.Catalog = &catalog.Catalog{}
 	}
+	o.Heartbeat, o.Patience = cmp.Or(o.Heartbeat, heartbeat), cmp.Or(o.Patience, patience)
 	s := &server{
 		Options: o, views: newViews(o.Catalog, o.Inventory), callers: callers.NewCalls(perSecond, burst, o.Clock), ending: make(chan struct{}), reports: make(chan struct{}, 1),
 	}
@@ -179,7 +186,8 @@ func New(o Options, next http.Handler) *Market {
 	router.PathPrefix(prefix + "/").Handler(s.refusing(&Error{Status: http.StatusNotFound, Code: codeNotFound,
 		Description: "There is no such URL; " + prefix + "/openapi.json describes all."}))
 	router.NotFoundHandler, router.MethodNotAllowedHandler = next, next
-	return &Market{Handler: router, end: sync.OnceFunc(func() { close(s.ending) })}
+	s.end = sync.OnceFunc(s.endFollowing)
+	return &Market{Handler: router, server: s}
 }
 
 func (s *server) handler(route route) http.Handler {

@@ -81,7 +81,7 @@ type state struct {
 	rows []*row
 	byID map[string]*row
 	// full is the event with the whole list, encoded when somebody needs it.
-	full func() []byte
+	full func() *event
 }
 
 // row is a plan of a state. Rows that did not change are shared by states.
@@ -209,7 +209,7 @@ func (v *view) advance(next *state, changed []*row) {
 		next.number = v.state.number
 	}
 	slices.Sort(removed)
-	next.full = sync.OnceValue(func() []byte { return v.fullEvent(next) })
+	next.full = sync.OnceValue(func() *event { return v.fullEvent(next) })
 	first := v.state == nil
 	if !first && len(changed)+len(removed) == 0 {
 		next.full = v.state.full // the same list
@@ -218,7 +218,7 @@ func (v *view) advance(next *state, changed []*row) {
 	}
 	next.number++
 	if !first {
-		v.log.add(next.number, v.changeEvent(next, changed, removed))
+		v.log.add(v.changeEvent(next, changed, removed))
 	}
 	v.state = next
 	if v.next != nil {
