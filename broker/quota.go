@@ -95,8 +95,9 @@ func (u *Usage) admitBinding(ctx context.Context, platform *Platform, b *v1alpha
 func (u *Usage) withinQuotas(b *v1alpha1.ServiceBinding, of *v1alpha1.ServiceInstance) (warnings []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(u.quotas.policies)) {
 		policy := &u.quotas.policies[name].Spec
+		concerned := policy.Concerned()
 		if policy.Quota == nil || policy.Quota.Bindings == nil ||
-			!policy.Match.Selects(of.Spec.Platform, of.Spec.OrganizationGUID, of.Spec.SpaceGUID, b.Spec.PlanID) {
+			!concerned.Selects(of.Spec.Platform, of.Spec.OrganizationGUID, of.Spec.SpaceGUID, b.Spec.PlanID) {
 			continue
 		}
 		holder := holderOf(policy.Quota.Per, of)

@@ -46,9 +46,12 @@ type Policy struct {
 // CompilePolicy compiles a policy. The error names all rules that do not compile; the returned
 // policy rejects every cluster that those rules apply to.
 func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
-	p := &Policy{Name: from.Name, InForce: from.InForce(), Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
+	p := &Policy{Name: from.Name, InForce: from.InForce(), Match: from.Spec.Concerned(), Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
+	if from.Spec.Provider == "" && from.Spec.Platform == "" {
+		p.Classes = from.Spec.PriorityClasses
+	}
 	if from.Spec.Provider == "" {
-		p.Classes, p.MakeRoom = from.Spec.PriorityClasses, from.Spec.MakeRoom
+		p.MakeRoom = from.Spec.MakeRoom
 	}
 	by := "policy " + from.Name
 	var problems []error

@@ -79,9 +79,9 @@ func Suited(r Request, s *Snapshot) (names []string) {
 	return names
 }
 
-// Look is a fact about the consumer that a policy looks at.
+// Look is a fact that a policy looks at.
 type Look struct {
-	// Field is platform, organization or space.
+	// Field of the consumer (platform, organization or space), or of a cluster.
 	Field string
 	// By is the part of the policy: "match", or the name of a rule.
 	By string
@@ -105,6 +105,25 @@ func (p *Policy) Looks() (all []Look) {
 		}
 		if by != "" {
 			all = append(all, Look{of.field, by})
+		}
+	}
+	return all
+}
+
+// LooksAtClusters returns the facts about clusters at which the policy's expressions look, each once: "name", "provider",
+// "region" or "labels.KEY"; "labels" are all labels, and the tier is the label sluice.dev/tier.
+func (p *Policy) LooksAtClusters() (all []Look) {
+	rules := slices.Clone(p.Rules)
+	for i := range p.Preferences {
+		rules = append(rules, p.Preferences[i].Rule)
+	}
+	for i := range rules {
+		if e := rules[i].expression; e != nil {
+			for _, field := range e.cluster {
+				if !slices.ContainsFunc(all, func(l Look) bool { return l.Field == field }) {
+					all = append(all, Look{field, rules[i].Name})
+				}
+			}
 		}
 	}
 	return all

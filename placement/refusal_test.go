@@ -111,3 +111,24 @@ func TestSuitedIsIndependentOfTheMoment(t *testing.T) {
 		t.Errorf("%v suit", got)
 	}
 }
+
+// TestAPlatformsPolicyConcernsItsOrders: whatever match names, and it declares no classes.
+func TestAPlatformsPolicyConcernsItsOrders(t *testing.T) {
+	p, err := placement.CompilePolicy(&v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{
+		Platform: "p", Match: v1alpha1.PolicyMatch{Platforms: []string{"q"}, Spaces: []string{"s"}}, PriorityClasses: []v1alpha1.PriorityClass{{Name: "a"}},
+		Require: []v1alpha1.PolicyRule{{Name: "de", Expression: "cluster.region == 'eu-de' || cluster.labels['a'] == '1'"}},
+		Prefer:  []v1alpha1.PolicyPreference{{PolicyRule: v1alpha1.PolicyRule{Name: "edge", Expression: "cluster.tier == 'edge' && cluster.region != ''"}, Weight: 1}},
+	}})
+	if err != nil || len(p.Classes) > 0 {
+		t.Errorf("%v, classes %v", err, p.Classes)
+	}
+	for consumer, want := range map[placement.Consumer]bool{{Platform: "p", Space: "s"}: true, {Platform: "p", Space: "t"}: false, {Platform: "q", Space: "s"}: false, {}: false} {
+		if got := p.Concerns(consumer); got != want {
+			t.Errorf("it concerns %+v: %t", consumer, got)
+		}
+	}
+	want := []placement.Look{{Field: "labels.a", By: "de"}, {Field: "region", By: "de"}, {Field: "labels.sluice.dev/tier", By: "edge"}}
+	if got := p.LooksAtClusters(); !reflect.DeepEqual(got, want) {
+		t.Errorf("it looks at %v, want %v", got, want)
+	}
+}

@@ -36,6 +36,9 @@ type PlacementPolicyList struct {
 // PlacementPolicySpec selects requests and states the rules for them.
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.priorityClasses)",message="priority classes are the operator's: the policy of a provider declares none"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.makeRoom)",message="makeRoom is the operator's: the policy of a provider moves no instances"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.provider)",message="a policy is about the clusters of a provider or about the orders of a platform, not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.priorityClasses)",message="priority classes are the operator's: the policy of a platform declares none"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.match) || !has(self.match.platforms)",message="the policy of a platform concerns its orders alone: match names no platforms"
 type PlacementPolicySpec struct {
 	// Match selects the requests that the policy concerns; empty means all.
 	Match PolicyMatch `json:"match,omitempty"`
@@ -43,6 +46,10 @@ type PlacementPolicySpec struct {
 	// consume them. A policy with the name PROVIDER.NAME is the provider's own, which changes it by the
 	// market; others are the operator's.
 	Provider string `json:"provider,omitempty"`
+	// Platform whose orders the policy is about. The policy then concerns only these, and states which clusters
+	// the platform accepts. A policy with the name platform.PLATFORM.NAME is the platform's own, which changes it
+	// by the market; others are the operator's.
+	Platform string `json:"platform,omitempty"`
 	// Require lists the rules that a cluster must satisfy. A rejection names the first rule that
 	// refuses the cluster.
 	// +kubebuilder:validation:MaxItems=32
@@ -237,6 +244,15 @@ type PolicyMatch struct {
 func (m *PolicyMatch) Selects(platform, organization, space, plan string) bool {
 	within := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 	return within(m.Platforms, platform) && within(m.Organizations, organization) && within(m.Spaces, space) && within(m.Plans, plan)
+}
+
+// Concerned returns the requests that the policy concerns.
+func (s *PlacementPolicySpec) Concerned() PolicyMatch {
+	m := s.Match
+	if s.Platform != "" {
+		m.Platforms = []string{s.Platform}
+	}
+	return m
 }
 
 // PolicyRule is one rule about a cluster: exactly one of Claim and Expression.

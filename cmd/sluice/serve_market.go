@@ -52,7 +52,7 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	signs := &statements{hub: everywhere, namespace: h.Namespace, keys: keys}
 	sells := market.New(market.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
-		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers), Policies: providersPolicies{mgr.GetCache(), h.Namespace, served},
+		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers), Policies: policyJudge{mgr.GetCache(), h.Namespace, served},
 		SignContract: signs.of(selfdescription.StatementContract), SignUsage: signs.of(selfdescription.StatementUsage),
 	}, osb)
 	f.listener.ending = sells.EndFollowing

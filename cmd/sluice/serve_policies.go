@@ -18,9 +18,9 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// providersPolicies judges the policies of providers for the market, by the engine. Its reader is the cache, which every
-// replica has.
-type providersPolicies struct {
+// policyJudge judges the policies of providers and platforms for the market, by the engine. Its reader is the cache, which
+// every replica has.
+type policyJudge struct {
 	hub       client.Reader
 	namespace string
 	catalog   *catalog.Catalog
@@ -35,33 +35,51 @@ const (
 	checksBetween = 64
 )
 
+// shown are the facts about clusters that the market shows to platforms. A rule about others would tell them, one check
+// after the other.
+var shown = []string{"provider", "region", "labels." + v1alpha1.LabelTier}
+
 // Compile implements market.Policies.
-func (providersPolicies) Compile(policy *v1alpha1.PlacementPolicy) error {
-	_, err := placement.CompilePolicy(policy)
-	return err
+func (policyJudge) Compile(policy *v1alpha1.PlacementPolicy) error {
+	compiled, err := placement.CompilePolicy(policy)
+	if err != nil || policy.Spec.Platform == "" {
+		return err
+	}
+	for _, look := range compiled.LooksAtClusters() {
+		if !slices.Contains(shown, look.Field) {
+			return fmt.Errorf("rule %s: expression: reads cluster.%s, which is the operator's; of clusters, it may read cluster.provider, cluster.region, cluster.tier and claims", look.By, look.Field)
+		}
+	}
+	return nil
 }
 
-// policyCheck is a check under way. It knows nothing of other providers' clusters, or of policies that are not about
-// the provider.
+// policyCheck is a check under way. That of a provider knows nothing of other providers' clusters, or of policies that are
+// not about the provider.
 type policyCheck struct {
-	policy   *placement.Policy
-	own      *placement.Snapshot
+	policy *placement.Policy
+	// platform whose policy it is; empty for a provider's.
+	platform string
+	// clusters that the policy is about: the provider's, or all.
+	clusters *placement.Snapshot
 	consumer placement.Consumer
 	at       time.Time
 	judged   int
 }
 
 // Check implements market.Policies.
-func (p providersPolicies) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by market.Supposed, plans []*catalog.Plan) (*market.PolicyCheck, error) {
+func (p policyJudge) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by market.Supposed, plans []*catalog.Plan) (*market.PolicyCheck, error) {
 	compiled, err := placement.CompilePolicy(policy)
 	if err != nil {
 		return nil, err
 	}
-	c := &policyCheck{policy: compiled, at: time.Now()}
+	c := &policyCheck{policy: compiled, platform: policy.Spec.Platform, at: time.Now()}
+	if c.platform != "" {
+		by.Platform = &c.platform
+	}
 	if c.consumer, err = supposed(compiled, by); err != nil {
 		return nil, err
 	}
-	if c.own, err = p.clustersOf(ctx, policy.Spec.Provider, c.at); err != nil {
+	if c.clusters, err = p.clustersOf(ctx, policy.Spec.Provider, c.at); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
@@ -74,7 +92,11 @@ func (p providersPolicies) Check(ctx context.Context, policy *v1alpha1.Placement
 		if err := c.count(ctx); err != nil {
 			return nil, err
 		}
-		for _, one := range c.unserved(plan) {
+		unserved, nowhere := c.unserved(plan)
+		if nowhere && c.platform != "" {
+			found.Nowhere = append(found.Nowhere, market.CheckedPlan{Service: plan.Offering.Name, Plan: plan.Name})
+		}
+		for _, one := range unserved {
 			if len(found.Unserved) < mostUnserved {
 				found.Unserved = append(found.Unserved, one)
 			} else {
@@ -98,8 +120,9 @@ func supposed(policy *placement.Policy, by market.Supposed) (placement.Consumer,
 	return placement.Consumer{Platform: ptr.Deref(by.Platform, ""), Organization: ptr.Deref(by.Organization, ""), Space: ptr.Deref(by.Space, "")}, nil
 }
 
-// clustersOf returns a snapshot of a provider's clusters, with nothing on them, and of the policies about them.
-func (p providersPolicies) clustersOf(ctx context.Context, provider string, at time.Time) (*placement.Snapshot, error) {
+// clustersOf returns a snapshot of a provider's clusters, with nothing on them, and of the policies about them; of all
+// clusters and policies if the name is empty.
+func (p policyJudge) clustersOf(ctx context.Context, provider string, at time.Time) (*placement.Snapshot, error) {
 	var clusters v1alpha1.MemberClusterList
 	var policies v1alpha1.PlacementPolicyList
 	if err := errors.Join(p.list(ctx, &clusters), p.list(ctx, &policies)); err != nil {
@@ -107,16 +130,16 @@ func (p providersPolicies) clustersOf(ctx context.Context, provider string, at t
 	}
 	inventory := placement.NewInventory()
 	for i := range clusters.Items {
-		if m := &clusters.Items[i]; m.Spec.Provider == provider {
+		if m := &clusters.Items[i]; provider == "" || m.Spec.Provider == provider {
 			inventory.UpsertCluster(placement.ClusterOf(m, at))
 		}
 	}
-	inventory.SetPolicies(placement.CompilePolicies(slices.DeleteFunc(policies.Items, func(o v1alpha1.PlacementPolicy) bool { return o.Spec.Provider != provider })))
+	inventory.SetPolicies(placement.CompilePolicies(slices.DeleteFunc(policies.Items, func(o v1alpha1.PlacementPolicy) bool { return provider != "" && o.Spec.Provider != provider })))
 	return inventory.Snapshot(), nil
 }
 
 // list reads resources, which must not be changed: they are the cache's.
-func (p providersPolicies) list(ctx context.Context, into client.ObjectList) error {
+func (p policyJudge) list(ctx context.Context, into client.ObjectList) error {
 	if err := p.hub.List(ctx, into, client.InNamespace(p.namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list %T: %w", into, err)
 	}
@@ -132,17 +155,16 @@ func (c *policyCheck) count(ctx context.Context) error {
 	return nil
 }
 
-// of makes a request one by the supposed consumer.
-func (c *policyCheck) of(r placement.Request) placement.Request {
-	consumer := c.consumer
+// of makes a request one by a consumer.
+func (c *policyCheck) of(r placement.Request, consumer placement.Consumer) placement.Request {
 	consumer.Plan = r.Consumer.Plan
 	r.Consumer, r.At = consumer, c.at
 	return r
 }
 
-// instances counts those on the provider's clusters that would be refused, by service and plan. Those of plans that are
-// not known any more are left out: nobody can order them.
-func (p providersPolicies) instances(ctx context.Context, c *policyCheck) ([]market.CheckedInstances, error) {
+// instances counts those on the provider's clusters, or of the platform, that would be refused, by service and plan. Those
+// of plans that are not known any more are left out: nobody can order them.
+func (p policyJudge) instances(ctx context.Context, c *policyCheck) ([]market.CheckedInstances, error) {
 	served := p.catalog.Snapshot()
 	counts := map[*catalog.Plan]*market.CheckedInstances{}
 	rules := map[*catalog.Plan]map[string]int{}
@@ -152,6 +174,9 @@ func (p providersPolicies) instances(ctx context.Context, c *policyCheck) ([]mar
 	}
 	for n := range instances.Items {
 		i := &instances.Items[n]
+		if c.platform != "" && i.Spec.Platform != c.platform {
+			continue
+		}
 		clusters, hub := c.placesOf(i)
 		if len(clusters) == 0 && hub == "" {
 			continue
@@ -169,7 +194,11 @@ func (p providersPolicies) instances(ctx context.Context, c *policyCheck) ([]mar
 			rules[plan] = map[string]int{}
 		}
 		counts[plan].Present++
-		if refused := c.refusal(c.of(request), clusters, hub); refused != "" {
+		consumer := c.consumer
+		if c.platform != "" {
+			consumer = placement.ConsumerOf(i) // the platform knows its own
+		}
+		if refused := c.refusal(c.of(request, consumer), clusters, hub); refused != "" {
 			counts[plan].Refused++
 			rules[plan][refused]++
 		}
@@ -192,19 +221,19 @@ func (p providersPolicies) instances(ctx context.Context, c *policyCheck) ([]mar
 	return all, nil
 }
 
-// placesOf returns the provider's clusters that an instance is on, and the one through which it is reached; "" if there
-// is none.
+// placesOf returns the clusters that an instance is on, of those that the policy is about, and the one through which it is
+// reached; "" if there is none.
 func (c *policyCheck) placesOf(i *v1alpha1.ServiceInstance) (clusters []string, hub string) {
 	decisions := i.Status.Decisions()
 	if len(decisions) == 0 {
 		return nil, ""
 	}
 	for _, name := range decisions[0].Clusters() {
-		if c.own.Cluster(name) != nil {
+		if c.clusters.Cluster(name) != nil {
 			clusters = append(clusters, name)
 		}
 	}
-	if through := i.Status.Hub(); c.own.Cluster(through) != nil {
+	if through := i.Status.Hub(); c.clusters.Cluster(through) != nil {
 		hub = through
 	}
 	return clusters, hub
@@ -212,13 +241,13 @@ func (c *policyCheck) placesOf(i *v1alpha1.ServiceInstance) (clusters []string, 
 
 // refusal returns the first rule that refuses clusters to a request, or a hub; "" if none does.
 func (c *policyCheck) refusal(r placement.Request, clusters []string, hub string) string {
-	for _, refused := range c.policy.Refuses(r, c.own) {
+	for _, refused := range c.policy.Refuses(r, c.clusters) {
 		if slices.Contains(clusters, refused.Cluster) {
 			return refused.Rule
 		}
 	}
 	if hub != "" {
-		for _, refused := range c.policy.RefusesHubs(r, c.own) {
+		for _, refused := range c.policy.RefusesHubs(r, c.clusters) {
 			if refused.Cluster == hub {
 				return refused.Rule
 			}
@@ -227,22 +256,42 @@ func (c *policyCheck) refusal(r placement.Request, clusters []string, hub string
 	return ""
 }
 
-// unserved returns the clusters that serve a plan by the policies about the provider that are in force, and that the
-// policy refuses to it. Of plans whose orders need parameters it knows none.
-func (c *policyCheck) unserved(plan *catalog.Plan) (all []market.Unserved) {
+// unserved returns the clusters that serve a plan by the policies that are in force, of those that a provider may know, and
+// that the policy refuses to it; nowhere is true if these are all. Of plans whose orders need parameters it knows none.
+func (c *policyCheck) unserved(plan *catalog.Plan) (all []market.Unserved, nowhere bool) {
 	if plan.Withdrawn || plan.ValidateCreate(nil) != nil {
-		return nil
+		return nil, false
 	}
 	request, err := placement.NewRequest("", plan, nil)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	request = c.of(request)
-	suited := placement.Suited(c.own.Govern(request, request.Consumer), c.own)
-	for _, refused := range c.policy.Refuses(request, c.own) {
+	request = c.of(request, c.consumer)
+	refusals := c.policy.Refuses(request, c.clusters)
+	if len(refusals) == 0 {
+		return nil, false
+	}
+	suited := placement.Suited(c.clusters.Govern(request, request.Consumer), c.clusters)
+	left := len(suited)
+	for _, refused := range refusals {
 		if slices.Contains(suited, refused.Cluster) {
-			all = append(all, market.Unserved{Cluster: refused.Cluster, Service: plan.Offering.Name, Plan: plan.Name, Rule: refused.Rule, Why: refused.Message})
+			left--
+			all = append(all, c.describe(market.Unserved{Service: plan.Offering.Name, Plan: plan.Name, Rule: refused.Rule, Why: refused.Message}, refused.Cluster))
 		}
 	}
-	return all
+	slices.SortStableFunc(all, func(a, b market.Unserved) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Region, b.Region), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Why, b.Why))
+	})
+	return slices.Compact(all), left == 0 && len(all) > 0
+}
+
+// describe says which cluster it is: to its provider by its name, to a platform by where it is.
+func (c *policyCheck) describe(one market.Unserved, cluster string) market.Unserved {
+	if c.platform == "" {
+		one.Cluster = cluster
+	} else {
+		at := c.clusters.Cluster(cluster)
+		one.Provider, one.Region = at.Provider, at.Region
+	}
+	return one
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // shared is a hub with what acme has, and others have, and who is there.
-func shared(t *testing.T) (providersPolicies, []*catalog.Plan) {
+func shared(t *testing.T) (policyJudge, []*catalog.Plan) {
 	t.Helper()
 	const namespace = "sluice-system"
 	plan := func(id, cpu string, more func(*v1alpha1.Plan)) v1alpha1.Plan {
@@ -81,7 +81,7 @@ func shared(t *testing.T) (providersPolicies, []*catalog.Plan) {
 	}
 	served := &catalog.Catalog{}
 	served.Replace(built)
-	return providersPolicies{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), namespace, served}, built.All()[0].Plans
+	return policyJudge{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), namespace, served}, built.All()[0].Plans
 }
 
 // TestWhomAPolicyWouldRefuse: by plan and rule, of what is on the provider's own clusters, and which of these no longer
@@ -143,5 +143,66 @@ func TestWhomAPolicyWouldRefuse(t *testing.T) {
 	found, err := p.Check(t.Context(), policy, market.Supposed{}, plans)
 	if want := (&market.PolicyCheck{Instances: []market.CheckedInstances{}, Unserved: []market.Unserved{}}); err != nil || !reflect.DeepEqual(found, want) {
 		t.Errorf("of a provider without clusters: %+v, %v", found, err)
+	}
+}
+
+// TestWhatAPlatformsPolicyWouldRefuse: of its own instances, whoever has ordered them, and of the clusters that would
+// serve it now, by where they are. Another platform's instances do not change the answer.
+func TestWhatAPlatformsPolicyWouldRefuse(t *testing.T) {
+	p, plans := shared(t)
+	other := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: v1alpha1.InstanceName("korifi", "a")}}
+	other.Spec.Platform, other.Spec.ServiceID, other.Spec.Desired.PlanID = "korifi", "db", "small"
+	other.Status.Decision = &v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "acme-de"}}}
+	if err := p.hub.(client.Client).Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct{ spec, by, instances, unserved, nowhere string }{
+		"a region":      {`{"require": [{"name": "de", "expression": "cluster.region == 'eu-de'"}]}`, `{}`, "large 1 of 2, small 1 of 3", "acme eu-fr small de", ""},
+		"a provider":    {`{"require": [{"name": "no", "expression": "cluster.provider == 'nobody'"}]}`, `{}`, "large 2 of 2, small 3 of 3", "acme eu-de small no, acme eu-fr small no, rival eu-de small no", "small"},
+		"its strangers": {`{"match": {"organizations": ["strangers"]}, "require": [{"name": "no", "expression": "false"}]}`, `{"organization": "friends"}`, "large 1 of 2, small 1 of 3", "", ""},
+		"a preference":  {`{"prefer": [{"name": "de", "expression": "cluster.region == 'eu-de'", "weight": 1}]}`, `{}`, "large 0 of 2, small 0 of 3", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform.cf.new"}}
+			var by market.Supposed
+			if err := errors.Join(json.Unmarshal([]byte(row.spec), &policy.Spec), json.Unmarshal([]byte(row.by), &by)); err != nil {
+				t.Fatal(err)
+			}
+			policy.Spec.Platform = "cf"
+			found, err := p.Check(t.Context(), policy, by, plans)
+			if err := errors.Join(err, p.Compile(policy)); err != nil {
+				t.Fatal(err)
+			}
+			var instances, unserved, nowhere []string
+			for _, one := range found.Instances {
+				instances = append(instances, one.Plan+" "+strconv.Itoa(one.Refused)+" of "+strconv.Itoa(one.Present))
+			}
+			for _, one := range found.Unserved {
+				unserved = append(unserved, strings.Join([]string{one.Provider, one.Region, one.Plan, one.Rule}, " "))
+				if one.Cluster != "" || one.Why == "" {
+					t.Errorf("got %+v", one)
+				}
+			}
+			for _, one := range found.Nowhere {
+				nowhere = append(nowhere, one.Plan)
+			}
+			for got, want := range map[string]string{strings.Join(instances, ", "): row.instances, strings.Join(unserved, ", "): row.unserved, strings.Join(nowhere, ", "): row.nowhere} {
+				if got != want {
+					t.Errorf("got %s; want %s", got, want)
+				}
+			}
+		})
+	}
+	for expression, why := range map[string]string{
+		"cluster.name < 'm'": "rule a: expression: reads cluster.name, which is the operator's", "cluster.labels['gpu'] == 'x'": "reads cluster.labels.gpu", "cluster.labels.exists(k, k == 'x')": "reads cluster.labels,",
+		"[cluster].exists(c, c.name == 'x')": "reads cluster.", "cluster.tier == 'edge' && cluster.provider != 'x' && cluster.region == 'y' && claims.exists(c, c.issuer == 'z')": "",
+	} {
+		policy := &v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Platform: "cf", Require: []v1alpha1.PolicyRule{{Name: "a", Expression: expression}}}}
+		if err := p.Compile(policy); (err != nil) != (why != "") || err != nil && !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", expression, err)
+		}
+		if policy.Spec.Provider, policy.Spec.Platform = "acme", ""; p.Compile(policy) != nil {
+			t.Errorf("%s: refused to a provider", expression)
+		}
 	}
 }

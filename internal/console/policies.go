@@ -21,7 +21,7 @@ type policyRow struct {
 	Rules    []ruleRow
 	// Acts describe its effects beyond rules, one sentence each.
 	Acts []string
-	// Own means that the provider whose clusters it is about has written it.
+	// Own means that the provider or platform that it is about has written it.
 	Own bool
 }
 
@@ -53,14 +53,14 @@ func (s *server) policiesPage(c *call) (*page, error) {
 }
 
 func policyRowOf(p *v1alpha1.PlacementPolicy) policyRow {
-	row := policyRow{PlacementPolicy: p, State: stateOf(p.Status.Conditions, p.CreationTimestamp), Own: market.IsProvidersOwn(p)}
+	row := policyRow{PlacementPolicy: p, State: stateOf(p.Status.Conditions, p.CreationTimestamp), Own: market.IsOwn(p)}
 	if ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); ready != nil && row.State.Kind == "good" {
 		row.State.Word = "In force"
 	}
 	for _, of := range []struct {
 		noun   string
 		values []string
-	}{{"platform", p.Spec.Match.Platforms}, {"organization", p.Spec.Match.Organizations}, {"space", p.Spec.Match.Spaces}, {"plan", p.Spec.Match.Plans}} {
+	}{{"platform", p.Spec.Concerned().Platforms}, {"organization", p.Spec.Match.Organizations}, {"space", p.Spec.Match.Spaces}, {"plan", p.Spec.Match.Plans}} {
 		if len(of.values) > 0 {
 			row.Concerns = append(row.Concerns, of.noun+" "+strings.Join(of.values, " or "))
 		}

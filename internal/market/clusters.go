@@ -108,7 +108,7 @@ type clusterChange struct {
 // patchCluster changes what the caller decides about a cluster (RFC 7396).
 func (s *server) patchCluster(c *call) error {
 	if c.caller.Role == access.Provider {
-		end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+		end, err := s.writes.begin(c.caller, s.Clock.Now())
 		if err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (s *server) invitations(c *call) error {
 
 // invite makes an invitation. It replaces an earlier one by the same name.
 func (s *server) invite(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func nameTaken(cluster string) *Error {
 
 // withdraw ends an invitation. A cluster that has joined by it stays.
 func (s *server) withdraw(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (s *server) join(c *call) error {
 	if err != nil {
 		return err
 	}
-	end, err := s.writes.begin(invitation.Provider, s.Clock.Now())
+	end, err := s.writes.begin(access.Caller{Role: access.Provider, Name: invitation.Provider}, s.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *server) joinedBy(c *call, invitation *v1alpha1.ClusterInvitation, uid s
 
 // deleteCluster takes a cluster that its provider has added out of the inventory.
 func (s *server) deleteCluster(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}

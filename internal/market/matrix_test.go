@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -42,22 +43,31 @@ func TestWhoMayCallWhat(t *testing.T) {
 		}
 		w.policyOf(provider+".terms", provider, nil)
 	}
-	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small", "/market/v1/invitations/{id}": "acme-2", "/market/v1/contracts/{id}": "si-1",
-		"/market/v1/policies/{id}": "acme.terms", "/market/v1/policies/{id}/check": "acme.terms"}
-	others := map[string]string{"/market/v1/offerings/{id}": "rival-db", "/market/v1/clusters/{id}": "rival-1", "/market/v1/policies/{id}": "rival.terms", "/market/v1/policies/{id}/check": "rival.terms"}
+	for _, platform := range []string{"cf", "korifi"} {
+		w.policyOf("platform."+platform+".terms", "platform:"+platform, nil)
+	}
+	// objects of each path, by their owner; "" has those that are nobody's alone.
+	policies := map[string]string{"provider:acme": "acme.terms", "provider:rival": "rival.terms", "platform:cf": "platform.cf.terms", "platform:korifi": "platform.korifi.terms"}
+	objects := map[string]map[string]string{
+		"/market/v1/offerings/{id}": {"provider:acme": "acme-db", "provider:rival": "rival-db"}, "/market/v1/clusters/{id}": {"provider:acme": "acme-1", "provider:rival": "rival-1"},
+		"/market/v1/plans/{id}": {"": "db-small"}, "/market/v1/invitations/{id}": {"": "acme-2"}, "/market/v1/contracts/{id}": {"": "si-1"},
+		"/market/v1/policies/{id}": policies, "/market/v1/policies/{id}/check": policies,
+	}
 	checked := 0
 	for operation, roles := range rolesOf(t) {
 		method, path, _ := strings.Cut(operation, " ")
 		if path == "/market/v1/changes" {
 			continue // it does not end; TestFollowers has it
 		}
+		w.start() // with its own count of writes
 		for _, caller := range []string{"", "operator", "platform:cf", "provider:acme"} {
 			role, _, _ := strings.Cut(caller, ":")
-			objects := map[string]bool{own[path]: false}
-			if others[path] != "" {
-				objects[others[path]] = role == "provider"
+			all := objects[path]
+			if all == nil {
+				all = map[string]string{"": ""}
 			}
-			for object, forbidden := range objects {
+			for owner, object := range all {
+				forbidden := owner != "" && owner != caller && role != "operator"
 				q := request{method: method, path: strings.Replace(path, "{id}", object, 1), body: "{}"}
 				if caller != "" {
 					q.with = w.as(caller)
@@ -85,6 +95,14 @@ func TestWhoMayCallWhat(t *testing.T) {
 	// Nothing of another's has changed.
 	if got := w.offering("rival", "rival-db"); got.Status.State == "deleting" || !strings.Contains(string(got.Spec), "rival-db") {
 		t.Errorf("rival's offering: %+v", got)
+	}
+	for owner, policy := range policies {
+		role, name, _ := strings.Cut(owner, ":")
+		var stored v1alpha1.PlacementPolicy
+		err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: policy}, &stored)
+		if about := map[string]string{"provider": stored.Spec.Provider, "platform": stored.Spec.Platform}[role]; err != nil || about != name || len(stored.Spec.Require) != 1 {
+			t.Errorf("%s: %+v, %v", policy, stored.Spec, err)
+		}
 	}
 	for _, route := range routes {
 		var want []string

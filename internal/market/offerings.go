@@ -33,11 +33,11 @@ const (
 	writesAtOnce    = 20
 )
 
-// providerWrites lets one write of each provider through at a time, so that its limits hold, and slows those that
+// callersWrites lets one write of each caller through at a time, so that its limits hold, and slows those that
 // write too often.
-type providerWrites struct {
+type callersWrites struct {
 	mu    sync.Mutex
-	turns map[string]*turn
+	turns map[access.Caller]*turn
 }
 
 type turn struct {
@@ -45,23 +45,23 @@ type turn struct {
 	limit *rate.Limiter
 }
 
-// begin returns the function that ends a provider's turn. The error is an *Error if it has to wait.
-func (w *providerWrites) begin(provider string, now time.Time) (end func(), err error) {
+// begin returns the function that ends a caller's turn. The error is an *Error if it has to wait.
+func (w *callersWrites) begin(caller access.Caller, now time.Time) (end func(), err error) {
 	w.mu.Lock()
 	if w.turns == nil {
-		w.turns = map[string]*turn{}
+		w.turns = map[access.Caller]*turn{}
 	}
-	t := w.turns[provider]
+	t := w.turns[caller]
 	if t == nil {
 		t = &turn{limit: rate.NewLimiter(writesPerSecond, writesAtOnce)}
-		w.turns[provider] = t
+		w.turns[caller] = t
 	}
 	w.mu.Unlock()
 	reserved := t.limit.ReserveN(now, 1)
 	if wait := reserved.DelayFrom(now); wait > 0 {
 		reserved.CancelAt(now)
 		return nil, &Error{Status: http.StatusTooManyRequests, Code: codeTooMany, RetryAfter: wait,
-			Description: "Too many changes by " + provider + "; the header Retry-After says when to try again."}
+			Description: "Too many changes by " + caller.Name + "; the header Retry-After says when to try again."}
 	}
 	t.Lock()
 	return t.Unlock, nil
@@ -215,7 +215,7 @@ func (c *call) ifMatch(o client.Object) error {
 
 // putOffering makes an offering, or replaces its spec.
 func (s *server) putOffering(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -353,7 +353,7 @@ func causes(status metav1.Status) string {
 
 // deleteOffering ends an offering. It sells no more; it is gone once it has no instances.
 func (s *server) deleteOffering(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}

@@ -22,18 +22,22 @@ import (
 const (
 	// maxPolicy is the longest body with a policy, in bytes.
 	maxPolicy = 64 << 10
-	// maxPolicies and maxRules limit what one provider has, because each rule is evaluated for every order.
+	// maxPolicies and maxRules limit what one provider or platform has, because each rule is evaluated for every order.
 	maxPolicies = 20
 	maxRules    = 32
+	// maxWeight is what the preferences of a platform weigh together: no more than one of the operator's may.
+	maxWeight = 100
 )
 
-// Policies judges the policies of providers.
+// Policies judges the policies of providers and platforms.
 type Policies interface {
-	// Compile returns why rules of a policy do not compile, by their names; nil if all do.
+	// Compile returns why rules of a policy do not compile, by their names, or look at what their writer may not see; nil if
+	// all are right.
 	Compile(policy *v1alpha1.PlacementPolicy) error
-	// Check returns whom a provider's policy would refuse, if everything that is on the provider's clusters were ordered
-	// now by a consumer; who ordered it is not looked at. It changes nothing. The error is an *Error if it takes
-	// too long, or if the policy looks at something of the consumer that is not given.
+	// Check returns what a policy would refuse, and changes nothing. One of a provider is asked about everything that is on
+	// the provider's clusters, as if it were ordered now by a consumer; who ordered it is not looked at. One of a platform is
+	// asked about the platform's instances, as if they were ordered again. The error is an *Error if it takes too long, or
+	// if the policy looks at something of the consumer that is not given.
 	Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by Supposed, plans []*catalog.Plan) (*PolicyCheck, error)
 }
 
@@ -44,14 +48,22 @@ type Supposed struct {
 	Space        *string `json:"space,omitempty"`
 }
 
-// PolicyCheck says whom a policy would refuse.
+// PolicyCheck says what a policy would refuse.
 type PolicyCheck struct {
-	// Instances on the provider's clusters, by plan.
+	// Instances on the provider's clusters, or of the platform, by plan.
 	Instances []CheckedInstances `json:"instances"`
 	// Unserved are the clusters that no longer serve a plan, though nothing else that the provider may know keeps the
-	// plan away. UnservedMore is how many there are beyond the list.
+	// plan away; for a platform, nothing else at all. UnservedMore is how many there are beyond the list.
 	Unserved     []Unserved `json:"unserved"`
 	UnservedMore int        `json:"unserved_more"`
+	// Nowhere are the plans that no cluster serves any more, of a platform's check.
+	Nowhere []CheckedPlan `json:"nowhere,omitempty"`
+}
+
+// CheckedPlan is a plan.
+type CheckedPlan struct {
+	Service string `json:"service"`
+	Plan    string `json:"plan"`
 }
 
 // CheckedInstances are the instances of a plan.
@@ -71,25 +83,30 @@ type RuleCount struct {
 	Refused int    `json:"refused"`
 }
 
-// Unserved is a cluster that no longer serves a plan.
+// Unserved is a cluster that no longer serves a plan. Providers see its name, and platforms, to which the market names
+// no clusters, where it is: one entry for all that are alike.
 type Unserved struct {
-	Cluster string `json:"cluster"`
-	Service string `json:"service"`
-	Plan    string `json:"plan"`
+	Cluster  string `json:"cluster,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Region   string `json:"region,omitempty"`
+	Service  string `json:"service"`
+	Plan     string `json:"plan"`
 	// Rule that refuses first, and Why.
 	Rule string `json:"rule"`
 	Why  string `json:"why"`
 }
 
-// policyBody is a policy as its provider sees it.
+// policyBody is a policy as a caller sees it.
 type policyBody struct {
-	ID       string `json:"id"`
+	ID string `json:"id"`
+	// Provider or Platform that it is about; an operator's may be about all.
 	Provider string `json:"provider,omitempty"`
-	// By is operator or provider: whoever wrote it, and may change it.
+	Platform string `json:"platform,omitempty"`
+	// By is operator, provider or platform: whoever wrote it, and may change it.
 	By access.Role `json:"by"`
 	// ETag for If-Match.
 	ETag string `json:"etag"`
-	// Spec as it was put; of an operator's policy, providers see the part that they could write.
+	// Spec as it was put; of an operator's policy, others see the part that they could write.
 	Spec   json.RawMessage `json:"spec"`
 	Status policyStatus    `json:"status"`
 }
@@ -102,49 +119,17 @@ type policyStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// providersPart is the part of a policy that providers write.
-type providersPart struct {
-	Match   v1alpha1.PolicyMatch  `json:"match,omitzero"`
-	Require []v1alpha1.PolicyRule `json:"require,omitempty"`
-}
-
-// operatorsPart are the fields of a policy that a provider may not set, and why.
-var operatorsPart = []struct {
-	field string
-	isSet func(*v1alpha1.PlacementPolicySpec) bool
-	why   string
-}{
-	{"prefer", func(s *v1alpha1.PlacementPolicySpec) bool { return len(s.Prefer) > 0 }, "it would raise your clusters above those of other providers"},
-	{"score", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Score != v1alpha1.ScoreWeights{} }, "its weights count for the clusters of all providers"},
-	{"quota", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Quota != nil }, "it counts what consumers hold at all providers together"},
-	{"rebalance", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Rebalance != nil }, "it moves instances to other providers, or from them"},
-	{"makeRoom", func(s *v1alpha1.PlacementPolicySpec) bool { return s.MakeRoom != nil }, "it moves instances to other providers, or from them"},
-	{"elastic", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Elastic != nil }, "it orders clusters in the name of the operator"},
-	{"priorityClasses", func(s *v1alpha1.PlacementPolicySpec) bool { return len(s.PriorityClasses) > 0 }, "they hold for the orders of everybody"},
-}
-
-// isNamedBy reports whether a policy of that id can be a provider's: PROVIDER.NAME. Others are the operator's, so no
-// provider takes a name that the operator wants, or finds out which there are.
-func isNamedBy(provider, id string) bool {
-	name, found := strings.CutPrefix(id, provider+".")
-	return found && len(validation.IsDNS1123Label(name)) == 0
-}
-
-// IsProvidersOwn reports whether the provider whose clusters a policy is about has written it, and so may change it.
-func IsProvidersOwn(p *v1alpha1.PlacementPolicy) bool {
-	return p.Spec.Provider != "" && isNamedBy(p.Spec.Provider, p.Name)
-}
-
 func policyBodyOf(p *v1alpha1.PlacementPolicy, caller access.Caller) (*policyBody, error) {
-	body := &policyBody{ID: p.Name, Provider: p.Spec.Provider, By: access.Operator, ETag: tagOf(p), Status: policyStatus{State: "pending"}}
-	if IsProvidersOwn(p) {
-		body.By = access.Provider
+	body := &policyBody{ID: p.Name, Provider: p.Spec.Provider, Platform: p.Spec.Platform, By: access.Operator, ETag: tagOf(p), Status: policyStatus{State: "pending"}}
+	shows := sideOf(caller.Role)
+	if by := writtenBy(p); by != nil {
+		body.By, shows = by.role, by
 	}
 	whole := p.Spec.DeepCopy()
-	whole.Provider = ""
+	whole.Provider, whole.Platform = "", ""
 	var shown any = whole
-	if caller.Role == access.Provider || body.By == access.Provider {
-		shown = providersPart{whole.Match, whole.Require}
+	if shows != nil {
+		shown = shows.part(whole)
 	}
 	var err error
 	if body.Spec, err = json.Marshal(shown); err != nil {
@@ -161,7 +146,7 @@ func policyBodyOf(p *v1alpha1.PlacementPolicy, caller access.Caller) (*policyBod
 	return body, nil
 }
 
-// policies answers with the policies about a provider, or all of them.
+// policies answers with the policies about the caller, or all of them.
 func (s *server) policies(c *call) error {
 	list, err := s.policiesAbout(c)
 	if err != nil {
@@ -177,7 +162,7 @@ func (s *server) policies(c *call) error {
 	return nil
 }
 
-// policiesAbout returns the policies about the provider that calls, or all for an operator, by name.
+// policiesAbout returns the policies about the caller, or all for an operator, by name.
 func (s *server) policiesAbout(c *call) ([]v1alpha1.PlacementPolicy, error) {
 	var list v1alpha1.PlacementPolicyList
 	if err := s.Live.List(c.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
@@ -185,7 +170,8 @@ func (s *server) policiesAbout(c *call) ([]v1alpha1.PlacementPolicy, error) {
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.PlacementPolicy) int { return strings.Compare(a.Name, b.Name) })
 	return slices.DeleteFunc(list.Items, func(p v1alpha1.PlacementPolicy) bool {
-		return c.caller.Role == access.Provider && p.Spec.Provider != c.caller.Name
+		side := sideOf(c.caller.Role)
+		return side != nil && !side.isAbout(c.caller.Name, &p)
 	}), nil
 }
 
@@ -194,10 +180,13 @@ func (s *server) findPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, er
 	if id, err = c.variable("id"); err != nil {
 		return id, nil, err
 	}
-	provider := c.caller.Role == access.Provider
-	foreign := &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: fmt.Sprintf("The policy %s is not %s's, whose ids are %[2]s.NAME.", id, c.caller.Name)}
+	side := sideOf(c.caller.Role)
+	var foreign *Error
+	if side != nil {
+		foreign = &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: fmt.Sprintf("The policy %s is not %s's, whose ids are %s.", id, c.caller.Name, side.id(c.caller.Name, "NAME"))}
+	}
 	if wrong := validation.IsDNS1123Subdomain(id); len(wrong) > 0 {
-		if provider && !strings.HasPrefix(id, c.caller.Name+".") {
+		if side != nil && !strings.HasPrefix(id, side.id(c.caller.Name, "")) {
 			return id, nil, foreign
 		}
 		return id, nil, badRequest("id: %q: %s.", id, strings.Join(wrong, ", "))
@@ -205,9 +194,9 @@ func (s *server) findPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, er
 	p = &v1alpha1.PlacementPolicy{}
 	err = s.Live.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: id}, p)
 	switch {
-	case apierrors.IsNotFound(err) && (!provider || isNamedBy(c.caller.Name, id)):
+	case apierrors.IsNotFound(err) && (side == nil || side.isNamedBy(c.caller.Name, id)):
 		return id, nil, nil
-	case err == nil && (!provider || p.Spec.Provider == c.caller.Name):
+	case err == nil && (side == nil || side.isAbout(c.caller.Name, p)):
 		return id, p, nil
 	case client.IgnoreNotFound(err) != nil:
 		return id, nil, fmt.Errorf("read placement policy %s: %w", id, err)
@@ -215,10 +204,10 @@ func (s *server) findPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, er
 	return id, nil, foreign
 }
 
-// findOwnPolicy reads the policy in the URL, which a provider wants to change.
+// findOwnPolicy reads the policy in the URL, which the caller wants to change.
 func (s *server) findOwnPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, err error) {
 	id, p, err = s.findPolicy(c)
-	if err == nil && p != nil && !IsProvidersOwn(p) {
+	if err == nil && p != nil && writtenBy(p) != sideOf(c.caller.Role) {
 		err = &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "The policy " + id + " is the operator's to change."}
 	}
 	return id, p, err
@@ -252,7 +241,7 @@ func (c *call) answerPolicy(status int, p *v1alpha1.PlacementPolicy) error {
 
 // deletePolicy removes a policy. It refuses nobody any more.
 func (s *server) deletePolicy(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -271,7 +260,7 @@ func (s *server) deletePolicy(c *call) error {
 	if err := s.Hub.Delete(c.Context(), p, client.Preconditions{UID: &uid}); err != nil {
 		return writeError(err, "policy "+id)
 	}
-	s.Logger.InfoContext(c.Context(), "a policy was removed", "provider", c.caller.Name, "policy", id)
+	s.Logger.InfoContext(c.Context(), "a policy was removed", "caller", c.caller.String(), "policy", id)
 	c.ResponseWriter.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -33,18 +33,23 @@ func (j *judged) Check(_ context.Context, policy *v1alpha1.PlacementPolicy, by S
 	j.policies, j.consumers = append(j.policies, policy), append(j.consumers, by)
 	return &PolicyCheck{
 		Instances: []CheckedInstances{{Service: "db", Plan: "small", Present: 2, Refused: 1, Rules: []RuleCount{{"residents", 1}}}},
-		Unserved:  []Unserved{{"a", "db", "small", "residents", "does not hold"}},
+		Unserved:  []Unserved{{Cluster: "a", Service: "db", Plan: "small", Rule: "residents", Why: "does not hold"}},
 	}, nil
 }
 
 const residents = `{"match": {"plans": ["db-small"]}, "require": [{"name": "residents", "expression": "consumer.organization == 'acme'", "appliesTo": "Path"}]}`
 
-// policyOf creates a policy of the hub.
-func (w *world) policyOf(name, provider string, with func(*v1alpha1.PlacementPolicySpec)) *v1alpha1.PlacementPolicy {
+// policyOf creates a policy of the hub about a provider, provider or platform:NAME; "" is none.
+func (w *world) policyOf(name, about string, with func(*v1alpha1.PlacementPolicySpec)) *v1alpha1.PlacementPolicy {
 	w.Helper()
 	p := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.PlacementPolicySpec{
-		Provider: provider, Require: []v1alpha1.PolicyRule{{Name: "all", Expression: "true"}},
+		Require: []v1alpha1.PolicyRule{{Name: "all", Expression: "true"}},
 	}}
+	if platform, ok := strings.CutPrefix(about, "platform:"); ok {
+		p.Spec.Platform = platform
+	} else {
+		p.Spec.Provider = about
+	}
 	if with != nil {
 		with(&p.Spec)
 	}
@@ -63,15 +68,31 @@ func (w *world) policiesOf(caller string) (ids []string) {
 	return ids
 }
 
-// TestAProviderSaysWhoMayBuy: a policy from its beginning to its end. Changes are lost to nobody, and a check changes
-// nothing.
-func TestAProviderSaysWhoMayBuy(t *testing.T) {
+// TestPoliciesAboutOneself: a policy of a provider, and of a platform, from its beginning to its end. Changes are lost to
+// nobody, and a check changes nothing.
+func TestPoliciesAboutOneself(t *testing.T) {
 	w := newWorld(t)
+	for caller, prefix := range map[string]string{"provider:acme": "acme.", "platform:cf": "platform.cf."} {
+		t.Run(caller, func(t *testing.T) {
+			w.T, w.judged.policies, w.judged.consumers = t, nil, nil
+			w.start()
+			testPolicy(w, caller, prefix)
+		})
+	}
+}
+
+func testPolicy(w *world, caller, prefix string) {
+	t := w.T
+	id := prefix + "residents"
+	role, name, _ := strings.Cut(caller, ":")
+	about := func(provider, platform string) bool {
+		return provider == name && platform == "" && role == "provider" || platform == name && provider == "" && role == "platform"
+	}
 	var got policyBody
 	call := func(method, path, body, match string, status int) *http.Response {
 		t.Helper()
 		got = policyBody{}
-		q := request{method: method, path: "/market/v1/policies/" + path, with: w.as("provider:acme"), body: body}
+		q := request{method: method, path: "/market/v1/policies/" + path, with: w.as(caller), body: body}
 		if match != "" {
 			q.header = map[string]string{"If-Match": match}
 		}
@@ -85,8 +106,8 @@ func TestAProviderSaysWhoMayBuy(t *testing.T) {
 		}
 		return answer
 	}
-	call("PUT", "acme.residents", residents, `"x"`, http.StatusPreconditionFailed)
-	check := request{method: "POST", path: "/market/v1/policies/acme.residents/check", with: w.as("provider:acme"), body: `{"spec": ` + residents + `, "consumer": {"organization": "acme"}}`}
+	call("PUT", id, residents, `"x"`, http.StatusPreconditionFailed)
+	check := request{method: "POST", path: "/market/v1/policies/" + id + "/check", with: w.as(caller), body: `{"spec": ` + residents + `, "consumer": {"organization": "acme"}}`}
 	var found PolicyCheck
 	if w.send(check, &found).StatusCode != http.StatusOK || len(found.Unserved) != 1 || found.Instances[0].Refused != 1 {
 		t.Errorf("it is checked as %+v", found)
@@ -94,21 +115,21 @@ func TestAProviderSaysWhoMayBuy(t *testing.T) {
 	if by := w.judged.consumers[0]; by.Organization == nil || *by.Organization != "acme" || by.Platform != nil {
 		t.Errorf("it is checked for %+v", by)
 	}
-	if p := w.judged.policies[0]; p.Name != "acme.residents" || p.Spec.Provider != "acme" || len(p.Spec.Require) != 1 {
+	if p := w.judged.policies[0]; p.Name != id || !about(p.Spec.Provider, p.Spec.Platform) || len(p.Spec.Require) != 1 {
 		t.Errorf("checked is %+v", p)
 	}
-	call("GET", "acme.residents", "", "", http.StatusNotFound)
-	w.refused(request{method: "POST", path: check.path, with: check.with, body: "{}"}, http.StatusNotFound, "no policy acme.residents")
+	call("GET", id, "", "", http.StatusNotFound)
+	w.refused(request{method: "POST", path: check.path, with: check.with, body: "{}"}, http.StatusNotFound, "no policy "+id)
 
-	call("PUT", "acme.residents", residents, "", http.StatusCreated)
+	call("PUT", id, residents, "", http.StatusCreated)
 	first := got.ETag
-	if got.ID != "acme.residents" || got.Provider != "acme" || got.By != "provider" || got.Status.State != "pending" || !sameJSON(string(got.Spec), residents) {
+	if got.ID != id || !about(got.Provider, got.Platform) || string(got.By) != role || got.Status.State != "pending" || !sameJSON(string(got.Spec), residents) {
 		t.Errorf("got %+v, %s", got, got.Spec)
 	}
 	stored := &v1alpha1.PlacementPolicy{}
-	key := client.ObjectKey{Namespace: w.namespace, Name: "acme.residents"}
+	key := client.ObjectKey{Namespace: w.namespace, Name: id}
 	must(t, w.Get(t.Context(), key, stored))
-	if stored.Spec.Provider != "acme" || stored.Spec.Require[0].AppliesTo != v1alpha1.RulePath {
+	if !about(stored.Spec.Provider, stored.Spec.Platform) || stored.Spec.Require[0].AppliesTo != v1alpha1.RulePath {
 		t.Errorf("stored as %+v", stored.Spec)
 	}
 	says := func(status metav1.ConditionStatus, message, want string) {
@@ -116,7 +137,7 @@ func TestAProviderSaysWhoMayBuy(t *testing.T) {
 		must(t, w.Get(t.Context(), key, stored))
 		v1alpha1.SetCondition(&stored.Status.Conditions, stored.Generation, v1alpha1.ConditionReady, status, "Test", message)
 		must(t, w.Status().Update(t.Context(), stored))
-		call("GET", "acme.residents", "", "", http.StatusOK)
+		call("GET", id, "", "", http.StatusOK)
 		if got.Status.State != want {
 			t.Errorf("its state is %+v, want %s", got.Status, want)
 		}
@@ -126,13 +147,13 @@ func TestAProviderSaysWhoMayBuy(t *testing.T) {
 		t.Error("a status changes the ETag")
 	}
 	changed := strings.Replace(residents, "'acme'", "'other'", 1)
-	call("PUT", "acme.residents", changed, "", http.StatusPreconditionRequired)
-	call("PUT", "acme.residents", changed, first, http.StatusOK)
+	call("PUT", id, changed, "", http.StatusPreconditionRequired)
+	call("PUT", id, changed, first, http.StatusOK)
 	if got.Status.State != "pending" || !strings.Contains(string(got.Spec), "other") {
 		t.Errorf("got %+v", got)
 	}
 	second := got.ETag
-	call("PUT", "acme.residents", residents, first, http.StatusPreconditionFailed)
+	call("PUT", id, residents, first, http.StatusPreconditionFailed)
 	says(metav1.ConditionFalse, "does not compile", "refusing")
 	if w.send(request{method: "POST", path: check.path, with: check.with, body: `{"consumer": {}}`}, &found).StatusCode != http.StatusOK {
 		t.Error("what is stored cannot be checked")
@@ -140,10 +161,10 @@ func TestAProviderSaysWhoMayBuy(t *testing.T) {
 	if p := w.judged.policies[len(w.judged.policies)-1]; !strings.Contains(p.Spec.Require[0].Expression, "other") {
 		t.Errorf("checked is %+v", p.Spec)
 	}
-	call("DELETE", "acme.residents", "", "", http.StatusPreconditionRequired)
-	call("DELETE", "acme.residents", "", first, http.StatusPreconditionFailed)
-	call("DELETE", "acme.residents", "", second, http.StatusNoContent)
-	call("DELETE", "acme.residents", "", second, http.StatusNotFound)
+	call("DELETE", id, "", "", http.StatusPreconditionRequired)
+	call("DELETE", id, "", first, http.StatusPreconditionFailed)
+	call("DELETE", id, "", second, http.StatusNoContent)
+	call("DELETE", id, "", second, http.StatusNotFound)
 }
 
 func sameJSON(a, b string) bool {
@@ -157,13 +178,14 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 	w.policyOf("eu-only", "", nil)
 	w.policyOf("terms", "acme", nil)
 	w.policyOf("rival.own", "rival", nil)
+	w.policyOf("orders", "platform:cf", nil)
+	w.policyOf("platform.cf.own", "platform:cf", func(s *v1alpha1.PlacementPolicySpec) {
+		s.Prefer = []v1alpha1.PolicyPreference{{PolicyRule: v1alpha1.PolicyRule{Name: "all", Expression: "true"}, Weight: 2}}
+	})
+	w.policyOf("platform.korifi.own", "platform:korifi", nil)
 	with := func(field string) string { return strings.Replace(residents, "{", "{"+field+", ", 1) }
 	rule := func(text string) string { return `{"require": [` + text + `]}` }
-	for name, row := range map[string]struct {
-		id, body string
-		status   int
-		why      string
-	}{
+	w.refusesPolicies("provider:acme", map[string]refusedPolicy{
 		"the operator's":                   {"eu-only", residents, http.StatusForbidden, "is not acme's, whose ids are acme.NAME"},
 		"one that nobody has":              {"eu-any", residents, http.StatusForbidden, "is not acme's, whose ids are acme.NAME"},
 		"another's":                        {"rival.own", residents, http.StatusForbidden, "is not acme's"},
@@ -171,6 +193,7 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		"an id that is no name":            {"acme.Residents", residents, http.StatusBadRequest, "id: "},
 		"an id below another":              {"acme.a.b", residents, http.StatusForbidden, "is not acme's"},
 		"in another's name":                {"acme.new", with(`"provider": "rival"`), http.StatusForbidden, "provider: want acme"},
+		"about a platform":                 {"acme.new", with(`"platform": "cf"`), http.StatusUnprocessableEntity, "platform: a policy of a provider is about its clusters; leave it out, and use match.platforms"},
 		"a preference":                     {"acme.new", with(`"prefer": [{"name": "mine", "expression": "true", "weight": 100}]`), http.StatusUnprocessableEntity, "prefer: this is for the operator's policies, because it would raise"},
 		"weights":                          {"acme.new", with(`"score": {"price": 100}`), http.StatusUnprocessableEntity, "score: "},
 		"a quota":                          {"acme.new", with(`"quota": {"per": "space", "instances": 0}`), http.StatusUnprocessableEntity, "quota: "},
@@ -192,20 +215,37 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		"too long":                         {"acme.new", strings.Replace(residents, "acme", strings.Repeat("x", maxPolicy), 1), http.StatusRequestEntityTooLarge, "65536"},
 		"more rules than one policy has":   {"acme.new", rule(rules(maxRules + 1)), http.StatusForbidden, "33 rules"},
 		"an expression longer than it may": {"acme.new", rule(fmt.Sprintf(`{"name": "a", "expression": "'%s' == ''"}`, strings.Repeat("x", 4096))), http.StatusUnprocessableEntity, "require[0].expression"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w.T = t
-			w.start() // with its own count of writes
-			w.refused(request{method: "PUT", path: "/market/v1/policies/" + row.id, with: w.as("provider:acme"), body: row.body}, row.status, row.why)
-			if name == "no JSON" {
-				return
-			}
-			row.why = strings.Replace(row.why, "/", "/spec/", 1)
-			w.refused(request{method: "POST", path: "/market/v1/policies/" + row.id + "/check", with: w.as("provider:acme"), body: `{"spec": ` + row.body + `}`}, row.status, row.why)
-		})
+	})
+	score := `{"match": {"plans": ["db-small"]}, "prefer": [{"name": "near", "expression": "cluster.region == 'eu-de'", "weight": %d}]}`
+	w.refusesPolicies("platform:cf", map[string]refusedPolicy{
+		"the operator's":            {"eu-only", residents, http.StatusForbidden, "is not cf's, whose ids are platform.cf.NAME"},
+		"one that nobody has":       {"eu-any", residents, http.StatusForbidden, "is not cf's, whose ids are platform.cf.NAME"},
+		"another's":                 {"platform.korifi.own", residents, http.StatusForbidden, "is not cf's"},
+		"another's new":             {"platform.korifi.new", residents, http.StatusForbidden, "is not cf's"},
+		"a provider's":              {"rival.own", residents, http.StatusForbidden, "is not cf's"},
+		"of a provider of its name": {"cf.new", residents, http.StatusForbidden, "is not cf's"},
+		"the operator's about cf":   {"orders", residents, http.StatusForbidden, "the operator's to change"},
+		"an id that is no name":     {"platform.cf.Residents", residents, http.StatusBadRequest, "id: "},
+		"an id below another":       {"platform.cf.a.b", residents, http.StatusForbidden, "is not cf's"},
+		"in another's name":         {"platform.cf.new", with(`"platform": "korifi"`), http.StatusForbidden, "platform: want cf"},
+		"about a provider":          {"platform.cf.new", with(`"provider": "rival"`), http.StatusUnprocessableEntity, "provider: a policy of a platform is about its orders; leave it out, and use a rule about cluster.provider"},
+		"orders of another":         {"platform.cf.new", strings.Replace(residents, `"plans"`, `"platforms": ["korifi"], "plans"`, 1), http.StatusUnprocessableEntity, "match.platforms: this is for the operator's policies, because yours concern your orders alone"},
+		"weights":                   {"platform.cf.new", with(`"score": {"price": 100}`), http.StatusUnprocessableEntity, "score: "},
+		"a quota":                   {"platform.cf.new", with(`"quota": {"per": "space", "instances": 0}`), http.StatusUnprocessableEntity, "quota: "},
+		"moves":                     {"platform.cf.new", with(`"rebalance": {"schedule": "* * * * *"}`), http.StatusUnprocessableEntity, "rebalance: "},
+		"room":                      {"platform.cf.new", with(`"makeRoom": {}`), http.StatusUnprocessableEntity, "makeRoom: "},
+		"clusters":                  {"platform.cf.new", with(`"elastic": {"serviceID": "s", "planID": "p", "atMost": 1}`), http.StatusUnprocessableEntity, "elastic: "},
+		"classes":                   {"platform.cf.new", with(`"priorityClasses": [{"name": "a", "value": 1}]`), http.StatusUnprocessableEntity, "priorityClasses: "},
+		"a field that is none":      {"platform.cf.new", with(`"colour": "red"`), http.StatusBadRequest, "/colour"},
+		"no rules":                  {"platform.cf.new", `{}`, http.StatusUnprocessableEntity, "require: want at least one rule, here or in prefer"},
+		"an expression of nothing":  {"platform.cf.new", rule(`{"name": "a", "expression": "clusters.name == 'x'"}`), http.StatusUnprocessableEntity, "require: rule a: expression: column 1: undeclared reference to 'clusters'"},
+		"too heavy":                 {"platform.cf.new", fmt.Sprintf(score, 99), http.StatusForbidden, "prefer: cf would have preferences of the weight 101 together; at most 100"},
+		"more rules":                {"platform.cf.new", rule(rules(maxRules + 1)), http.StatusForbidden, "35 rules"},
+	})
+	if answer := w.send(request{method: "PUT", path: "/market/v1/policies/platform.cf.new", with: w.as("platform:cf"), body: fmt.Sprintf(score, 98)}, nil); answer.StatusCode != http.StatusCreated {
+		t.Errorf("a preference is answered %d", answer.StatusCode)
 	}
-	w.T = t
-	w.start()
+	w.refused(request{method: "POST", path: "/market/v1/policies/platform.cf.own/check", with: w.as("platform:cf"), body: `{"consumer": {"platform": "korifi"}}`}, http.StatusForbidden, "consumer.platform: want cf")
 	if len(w.judged.policies) != 0 {
 		t.Errorf("%d were checked", len(w.judged.policies))
 	}
@@ -213,9 +253,35 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 	w.refused(remove, http.StatusForbidden, "the operator's to change")
 	var list v1alpha1.PlacementPolicyList
 	must(t, w.List(t.Context(), &list, client.InNamespace(w.namespace)))
-	if len(list.Items) != 3 {
+	if len(list.Items) != 7 {
 		t.Errorf("there are %d policies", len(list.Items))
 	}
+}
+
+// refusedPolicy is a policy that is refused with a status, and for a reason.
+type refusedPolicy struct {
+	id, body string
+	status   int
+	why      string
+}
+
+// refusesPolicies puts and checks policies that are refused.
+func (w *world) refusesPolicies(caller string, all map[string]refusedPolicy) {
+	t := w.T
+	for name, row := range all {
+		t.Run(caller+"/"+name, func(t *testing.T) {
+			w.T = t
+			w.start() // with its own count of writes
+			w.refused(request{method: "PUT", path: "/market/v1/policies/" + row.id, with: w.as(caller), body: row.body}, row.status, row.why)
+			if name == "no JSON" {
+				return
+			}
+			row.why = strings.Replace(row.why, "/", "/spec/", 1)
+			w.refused(request{method: "POST", path: "/market/v1/policies/" + row.id + "/check", with: w.as(caller), body: `{"spec": ` + row.body + `}`}, row.status, row.why)
+		})
+	}
+	w.T = t
+	w.start()
 }
 
 // rules returns so many rules, in JSON.
@@ -237,8 +303,11 @@ func TestWhoSeesWhichPolicies(t *testing.T) {
 	w.policyOf("acme.own", "acme", nil)
 	w.policyOf("rival.own", "rival", nil)
 	w.policyOf("acme.odd", "rival", nil) // by the operator
+	w.policyOf("platform.cf.own", "platform:cf", nil)
+	w.policyOf("orders", "platform:cf", nil)
 	for caller, want := range map[string][]string{
-		"operator": {"acme.odd", "acme.own", "eu-only", "rival.own", "terms"}, "provider:acme": {"acme.own", "terms"}, "provider:rival": {"acme.odd", "rival.own"},
+		"operator": {"acme.odd", "acme.own", "eu-only", "orders", "platform.cf.own", "rival.own", "terms"}, "provider:acme": {"acme.own", "terms"}, "provider:rival": {"acme.odd", "rival.own"},
+		"platform:cf": {"orders", "platform.cf.own"}, "platform:korifi": nil,
 	} {
 		if got := w.policiesOf(caller); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s sees %v, want %v", caller, got, want)
@@ -257,6 +326,9 @@ func TestWhoSeesWhichPolicies(t *testing.T) {
 	w.refused(see("provider:acme", "eu-only"), http.StatusForbidden, "is not acme's")
 	w.refused(see("provider:acme", "no-such"), http.StatusForbidden, "is not acme's")
 	w.refused(see("provider:acme", "acme.odd"), http.StatusForbidden, "is not acme's")
+	w.refused(see("platform:cf", "eu-only"), http.StatusForbidden, "is not cf's")
+	w.refused(see("platform:cf", "acme.own"), http.StatusForbidden, "is not cf's")
+	w.refused(see("platform:korifi", "platform.cf.own"), http.StatusForbidden, "is not korifi's")
 	w.refused(see("operator", "no-such"), http.StatusNotFound, "no policy no-such")
 	w.refused(see("operator", "No%20Such"), http.StatusBadRequest, "id: ")
 	odd := request{method: "DELETE", path: "/market/v1/policies/acme.odd", with: w.as("provider:rival"), header: map[string]string{"If-Match": "*"}}

@@ -9,11 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
 )
 
 // putPolicy makes a policy, or replaces its spec.
 func (s *server) putPolicy(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (s *server) putPolicy(c *call) error {
 		if err := s.Hub.Create(c.Context(), p); err != nil {
 			return writeError(err, "policy "+id)
 		}
-		s.Logger.InfoContext(c.Context(), "a policy was made", "provider", c.caller.Name, "policy", id)
+		s.Logger.InfoContext(c.Context(), "a policy was made", "caller", c.caller.String(), "policy", id)
 		return c.answerPolicy(http.StatusCreated, p)
 	}
 	if err := s.Hub.Update(c.Context(), p); err != nil {
@@ -53,19 +54,10 @@ func (s *server) putPolicy(c *call) error {
 }
 
 // judge returns the policy that is to be stored under an id, in place of the one there, if there is one. The error is
-// an *Error if the provider may not have it, or if the hub or the engine would refuse it. Nothing is written.
+// an *Error if the caller may not have it, or if the hub or the engine would refuse it. Nothing is written.
 func (s *server) judge(c *call, id string, stored *v1alpha1.PlacementPolicy, spec *v1alpha1.PlacementPolicySpec) (*v1alpha1.PlacementPolicy, error) {
-	if spec.Provider != "" && spec.Provider != c.caller.Name {
-		return nil, &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "provider: want " + c.caller.Name + " or nothing."}
-	}
-	spec.Provider = c.caller.Name
-	for _, of := range operatorsPart {
-		if of.isSet(spec) {
-			return nil, invalid(of.field + ": this is for the operator's policies, because " + of.why + "; leave it out.")
-		}
-	}
-	if len(spec.Require) == 0 {
-		return nil, invalid("require: want at least one rule, because a policy without rules refuses nobody.")
+	if err := sideOf(c.caller.Role).confine(c.caller.Name, spec); err != nil {
+		return nil, err
 	}
 	if err := s.admitsPolicy(c, id, spec); err != nil {
 		return nil, err
@@ -93,17 +85,30 @@ func invalid(description string) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: description}
 }
 
-// admitsPolicy checks that a provider has not too many policies and rules with the one of that id.
+// admitsPolicy checks that the caller has not too many policies and rules with the one of that id, and preferences of not
+// too much weight.
 func (s *server) admitsPolicy(c *call, id string, spec *v1alpha1.PlacementPolicySpec) error {
 	all, err := s.policiesAbout(c)
 	if err != nil {
 		return err
 	}
-	count, rules := 1, len(spec.Require)
-	for i := range all {
-		if all[i].Name != id && IsProvidersOwn(&all[i]) {
-			count, rules = count+1, rules+len(all[i].Spec.Require)
+	count, rules, weight := 1, 0, 0
+	add := func(spec *v1alpha1.PlacementPolicySpec) {
+		rules += len(spec.Require) + len(spec.Prefer)
+		for i := range spec.Prefer {
+			weight += int(min(spec.Prefer[i].Weight, maxWeight+1))
 		}
+	}
+	add(spec)
+	for i := range all {
+		if all[i].Name != id && IsOwn(&all[i]) {
+			count++
+			add(&all[i].Spec)
+		}
+	}
+	if weight > maxWeight {
+		return &Error{Status: http.StatusForbidden, Code: "LimitReached",
+			Description: fmt.Sprintf("prefer: %s would have preferences of the weight %d together; at most %d are allowed, as one preference of the operator may have.", c.caller.Name, weight, maxWeight)}
 	}
 	if count > maxPolicies || rules > maxRules {
 		return &Error{Status: http.StatusForbidden, Code: "LimitReached",
@@ -122,7 +127,7 @@ type policyQuestion struct {
 
 // checkPolicy answers whom a policy would refuse, and changes nothing. It counts as a write, because of the work.
 func (s *server) checkPolicy(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	end, err := s.writes.begin(c.caller, s.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -134,6 +139,9 @@ func (s *server) checkPolicy(c *call) error {
 	id, stored, err := s.findOwnPolicy(c)
 	if err != nil {
 		return err
+	}
+	if by := asked.Consumer.Platform; c.caller.Role == access.Platform && by != nil && *by != c.caller.Name {
+		return &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "consumer.platform: want " + c.caller.Name + " or nothing."}
 	}
 	p := stored
 	switch {

@@ -47,7 +47,7 @@ type Options struct {
 	Connect func(ctx context.Context, cluster *v1alpha1.MemberCluster, given Access) (uid string, err error)
 	// SignContract and SignUsage make statements; nil makes none.
 	SignContract, SignUsage Signer
-	// Policies judges the policies of providers.
+	// Policies judges the policies of providers and platforms.
 	Policies Policies
 	// Logger of failures and of tokens that are issued; nil means slog.Default().
 	Logger *slog.Logger
@@ -63,7 +63,7 @@ type server struct {
 	Options
 	views     *views
 	callers   *callers.Calls
-	writes    providerWrites
+	writes    callersWrites
 	followers atomic.Int64
 	// ending is closed when nobody may follow any more, by end.
 	ending chan struct{}
@@ -100,6 +100,9 @@ var (
 	sellers             = []access.Role{access.Provider}
 )
 
+// parties write policies about themselves, which the operator reads.
+var parties = []access.Role{access.Platform, access.Provider}
+
 var routes = []route{
 	{http.MethodGet, prefix + "/openapi.json", (*server).description, nil, false},
 	{http.MethodPost, prefix + "/tokens", (*server).token, nil, true},
@@ -115,11 +118,11 @@ var routes = []route{
 	{http.MethodPost, prefix + "/clusters", (*server).join, nil, true},
 	{http.MethodPatch, prefix + "/clusters/{id}", (*server).patchCluster, sellersAndOperators, false},
 	{http.MethodDelete, prefix + "/clusters/{id}", (*server).deleteCluster, sellers, false},
-	{http.MethodGet, prefix + "/policies", (*server).policies, sellersAndOperators, false},
-	{http.MethodGet, prefix + "/policies/{id}", (*server).getPolicy, sellersAndOperators, false},
-	{http.MethodPut, prefix + "/policies/{id}", (*server).putPolicy, sellers, false},
-	{http.MethodDelete, prefix + "/policies/{id}", (*server).deletePolicy, sellers, false},
-	{http.MethodPost, prefix + "/policies/{id}/check", (*server).checkPolicy, sellers, false},
+	{http.MethodGet, prefix + "/policies", (*server).policies, everybody, false},
+	{http.MethodGet, prefix + "/policies/{id}", (*server).getPolicy, everybody, false},
+	{http.MethodPut, prefix + "/policies/{id}", (*server).putPolicy, parties, false},
+	{http.MethodDelete, prefix + "/policies/{id}", (*server).deletePolicy, parties, false},
+	{http.MethodPost, prefix + "/policies/{id}/check", (*server).checkPolicy, parties, false},
 	{http.MethodGet, prefix + "/invitations", (*server).invitations, sellersAndOperators, false},
 	{http.MethodPost, prefix + "/invitations", (*server).invite, sellers, false},
 	{http.MethodDelete, prefix + "/invitations/{id}", (*server).withdraw, sellers, false},
