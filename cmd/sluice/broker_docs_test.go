@@ -113,6 +113,12 @@ func (s *served) follow(t *testing.T, page string, files map[string]string, envi
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s.runs(t, content, files, environment...)
+}
+
+// runs runs the commands of a text of a page, in an empty folder with these files, and returns what they print.
+func (s *served) runs(t *testing.T, content []byte, files map[string]string, environment ...string) string {
+	t.Helper()
 	work, path := t.TempDir(), t.TempDir()
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o600); err != nil {

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/market"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/kube"
@@ -62,9 +56,8 @@ func (f *clusterJoinFlags) join(cmd *cobra.Command, file string) error {
 	if strings.Count(token, ".") != 2 {
 		return fmt.Errorf("%s: want the token of an invitation, and nothing else", file)
 	}
-	to, err := url.Parse(f.to)
-	if err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http" {
-		return fmt.Errorf("--to %q: want an https URL", f.to)
+	if _, err := newMarketClient(f.to, nil); err != nil {
+		return err
 	}
 	admin, err := f.admin.config(cmd)
 	if err != nil {
@@ -93,36 +86,12 @@ func (f *clusterJoinFlags) join(cmd *cobra.Command, file string) error {
 
 // send sends the access to the cluster, and returns the name that the cluster has got.
 func (f *clusterJoinFlags) send(ctx context.Context, invitation string, given market.Access) (name string, err error) {
-	body, err := json.Marshal(given)
+	m, err := newMarketClient(f.to, nil)
 	if err != nil {
 		return "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(f.to, "/")+"/market/v1/clusters", bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Authorization", "Bearer "+invitation)
-	request.Header.Set("Content-Type", "application/json")
-	direct := *brokerHTTP
-	direct.CheckRedirect = guarded.RefuseRedirect // to nobody else
-	response, err := direct.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	var answer struct {
-		Name        string `json:"name"`
-		Description string `json:"description"`
-	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err == nil {
-		err = json.Unmarshal(data, &answer)
-	}
-	switch {
-	case (response.StatusCode == http.StatusCreated || response.StatusCode == http.StatusOK) && err == nil:
-		return answer.Name, nil
-	case answer.Description != "":
-		return "", errors.New(strings.TrimSuffix(answer.Description, "."))
-	}
-	return "", fmt.Errorf("%s answered %s, which is not the answer of a broker with a market", f.to, response.Status)
+	m.token = invitation
+	var joined struct{ Name string }
+	err = m.call(ctx, http.MethodPost, "clusters", nil, given, &joined)
+	return joined.Name, err
 }

@@ -180,6 +180,8 @@ func TestProvidersSellByThemselves(t *testing.T) {
 	present(cheap)
 	s.cheapest(t, "cheap-small")
 	saysWhoMayBuy(t, s, cheap)
+	saysWhatItAccepts(t, s)
+	managesItsPolicies(t, s, cheap)
 	buys := &seen{served: s}
 	buys.ends(t, http.MethodPut, "a", "cheap", "cheap-small", "succeeded")
 	removes := func(want int) {
