@@ -205,6 +205,7 @@ func TestProvidersSellByThemselves(t *testing.T) {
 	if left := mustSluice(t, "cluster", "list", "--data-dir", s.dir); strings.Contains(left, "cheap-1") || !strings.Contains(left, "dear-1") {
 		t.Errorf("left are\n%s", left)
 	}
+	followsBySocket(t, s, cheap.token)
 }
 
 // saysWhoMayBuy: a provider checks a policy that refuses the consumer, makes it, and removes it. It holds on the provider's

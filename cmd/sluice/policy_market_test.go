@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/coder/websocket"
 )
 
 // printed runs commands in a folder with policy.yaml, and checks that they print these texts.
@@ -72,6 +75,29 @@ func managesItsPolicies(t *testing.T, s *served, v *vendor) {
 		! sluice policy remove cheap.friends --to "$SLUICE_URL"`, policyFile("cheap.friends", "consumer.platform != 'first'"), as,
 		"consumer.platform: want a value", "cheap-1", "policy cheap.friends: in force, 1 requirement", "cheap.friends  yes    cheap", "policy cheap.friends: removed", "There is no policy cheap.friends")
 	s.cheapest(t, "cheap-small")
+}
+
+// followsBySocket: the whole of what serves --listen lets a WebSocket through, and says its end before it ends.
+func followsBySocket(t *testing.T, s *served, token string) {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), s.url+"/market/v1/changes", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(1 << 20)
+	if _, first, err := conn.Read(t.Context()); err != nil || !strings.HasPrefix(string(first), `{"event":"plans","id":`) {
+		t.Errorf("the first message is %.200s, %v", first, err)
+	}
+	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, _, err = conn.Read(t.Context())
+	}
+	if websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("it ends with %v", err)
+	}
 }
 
 // TestMarketClient: waits as long as it is told, and passes its token on to nobody.
