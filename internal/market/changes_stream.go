@@ -37,7 +37,7 @@ type stream interface {
 	end(why ending)
 }
 
-// ending is why nothing more comes, as WebSockets say it (RFC 6455, section 7.4.1).
+// ending is the reason why nothing more comes, in the codes of WebSockets (RFC 6455, section 7.4.1).
 type ending struct {
 	code   websocket.StatusCode
 	reason string

@@ -25,7 +25,7 @@ const (
 	// maxPolicies and maxRules limit what one provider or platform has, because each rule is evaluated for every order.
 	maxPolicies = 20
 	maxRules    = 32
-	// maxWeight is what the preferences of a platform weigh together: no more than one of the operator's may.
+	// maxWeight limits the weights of a platform's preferences together: one preference of the operator's may have as much.
 	maxWeight = 100
 )
 

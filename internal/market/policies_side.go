@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/access"
 )
 
-// side is one of the two that write policies about themselves: providers, about their clusters, and platforms, about
-// their orders. The operator's policies hold beside both.
+// side is a role whose callers write policies about themselves: providers about their clusters, platforms about their
+// orders. The operator's policies hold beside both.
 type side struct {
 	role access.Role
 	// prefix of all ids, before the name of the caller.
@@ -20,7 +20,7 @@ type side struct {
 	// field of the spec that says whom a policy is about.
 	field string
 	about func(*v1alpha1.PlacementPolicySpec) *string
-	// of is what such a policy is about, and instead how it says what the other side's field would.
+	// of names the subject of such a policy, and instead the way to say what the other side's field would.
 	of, instead string
 	// part returns the part of a spec that the side writes.
 	part func(*v1alpha1.PlacementPolicySpec) any
