@@ -161,6 +161,9 @@ func addWorkloadParameters(w *v1alpha1.WorkloadPlan, schema, offered map[string]
 // Footprint describes a workload before its cluster is known.
 type Footprint = workload.Footprint
 
+// Pod is a pod of a workload, as far as rules of policies read it.
+type Pod = workload.Pod
+
 // footprints caches the last footprints that were computed, by parameters.
 type footprints = lru.Cache[string, *Footprint]
 

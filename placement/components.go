@@ -122,6 +122,7 @@ func (r Request) of(c *Component) Request {
 	one.Components, one.Links = nil, nil
 	one.Resources, one.Clusters, one.Current, one.Public, one.Hosts = c.Resources, 1, nil, c.Public, c.Hosts
 	one.LargestPods = c.LargestPods
+	one.Pods = slices.DeleteFunc(slices.Clone(r.Pods), func(p catalog.Pod) bool { return p.Component != c.Name })
 	if c.Selector != nil {
 		requirements, _ := c.Selector.Requirements()
 		one.Selector = labels.NewSelector()
@@ -165,7 +166,7 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 		if at < 0 {
 			d.Placements = append(d.Placements, Placement{
 				Cluster: name, Score: c.score, Reserved: maps.Clone(r.Components[i].Resources), Price: price, Components: []string{r.Components[i].Name},
-				LargestPods: r.Components[i].LargestPods, Evidence: c.cluster().evidence(),
+				LargestPods: r.Components[i].LargestPods, Evidence: c.cluster().evidence(), Workloads: r.rulesOn(c.cluster()),
 			})
 			continue
 		}

@@ -53,6 +53,8 @@ type Placement struct {
 	PublicPorts Ports
 	// Evidence is the provider of the cluster, and the proofs about it, when it was chosen.
 	Evidence v1alpha1.ClusterEvidence
+	// Workloads are the rules for pods there; all hold.
+	Workloads []v1alpha1.WorkloadRules
 }
 
 // Rejection is one reason why clusters were not chosen.
@@ -135,7 +137,7 @@ func (d Decision) API(generation int64) *v1alpha1.Decision {
 	for _, p := range d.Placements {
 		placed := v1alpha1.Placement{
 			Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Linked: p.Linked, Reserved: p.Reserved.List(), Score: p.Score,
-			PublicPorts: p.PublicPorts,
+			PublicPorts: p.PublicPorts, Workloads: p.Workloads,
 		}
 		for _, pod := range p.LargestPods {
 			placed.LargestPods = append(placed.LargestPods, pod.List())
@@ -165,7 +167,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 		d.Placements = append(d.Placements, Placement{
 			Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
 			Reserved: e.request.on(c.replicas), Score: c.score, Price: e.price(c),
-			LargestPods: e.request.LargestPods, Evidence: c.cluster().evidence(),
+			LargestPods: e.request.LargestPods, Evidence: c.cluster().evidence(), Workloads: e.request.rulesOn(c.cluster()),
 		})
 	}
 	var t tally

@@ -14,6 +14,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 // expressionCost limits the work of one evaluation, in CEL's own units: about a millisecond at
@@ -186,6 +187,10 @@ type facts struct {
 	request, consumer map[string]any
 	known             map[*expression]map[string]bool
 	values            map[*term]ref.Val
+	// pods of the order, and how rules for workloads refuse them; sold as Request.Sold.
+	pods    []catalog.Pod
+	refused map[*Rule]refusedPod
+	sold    bool
 }
 
 func (r *Request) facts() *facts {
@@ -197,8 +202,9 @@ func (r *Request) facts() *facts {
 		resources[string(name)] = amount
 	}
 	return &facts{
-		known:    map[*expression]map[string]bool{},
-		values:   map[*term]ref.Val{},
+		known:  map[*expression]map[string]bool{},
+		values: map[*term]ref.Val{},
+		pods:   r.Pods, refused: map[*Rule]refusedPod{}, sold: r.Sold != nil,
 		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources, "images": append([]string{}, r.Images...)},
 		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space},
 	}

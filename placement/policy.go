@@ -61,6 +61,9 @@ func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 		compiled.entry = true
 		p.Rules = append(p.Rules, compiled)
 	}
+	if from.Spec.Workloads != nil {
+		p.Rules = append(p.Rules, workloadsRule(by, from.Spec.Provider, from.Spec.Workloads))
+	}
 	for _, preference := range from.Spec.Prefer {
 		compiled, err := CompileRule(by, from.Spec.Provider, preference.PolicyRule)
 		problems = append(problems, err)

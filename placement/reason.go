@@ -41,6 +41,8 @@ const (
 	ReasonNotAdmitted Reason = "NotAdmitted"
 	// ReasonPolicy: a rule of a policy, the plan or the consumer is not met.
 	ReasonPolicy Reason = "Policy"
+	// ReasonPodsRefused: a policy's rules for workloads refuse pods of the order.
+	ReasonPodsRefused Reason = "PodsRefused"
 	// ReasonLabelMismatch: the selector does not match the cluster's labels.
 	ReasonLabelMismatch Reason = "LabelMismatch"
 	// ReasonTierMismatch: the cluster has another tier.

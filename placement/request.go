@@ -98,6 +98,10 @@ type Request struct {
 	// Workload to run; nil if the plan has none. Images are those of its pods.
 	Workload *v1alpha1.WorkloadPlan
 	Images   []string
+	Pods     []catalog.Pod
+	// Sold are the rules for workloads by which an instance that only moves is on its clusters, by their names: it
+	// keeps them where it stays. Nil means that the consumer asks for something, which is decided by the rules of today.
+	Sold map[string][]v1alpha1.WorkloadRules
 	// Exposed are the public ports of what the consumer runs itself.
 	Exposed []v1alpha1.ExposedPort
 	// Public lists the protocols of public ports, for which a cluster needs a Gateway. Hosts are asked for them, by
@@ -180,7 +184,7 @@ func (r *Request) take(plan *catalog.Plan, parameters json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	r.Resources, r.LargestPods, r.Images = resources, largestPods(plan, footprint), footprint.Images
+	r.Resources, r.LargestPods, r.Images, r.Pods = resources, largestPods(plan, footprint), footprint.Images, footprint.Pods
 	if footprint.Replica != nil {
 		r.Common, r.Resources = resources, ResourcesOf(footprint.Replica)
 		r.Common.Add(r.Resources, -1)

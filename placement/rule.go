@@ -24,6 +24,7 @@ type Rule struct {
 
 	claim      *claimRule
 	expression *expression
+	workloads  *v1alpha1.WorkloadRules
 	// broken is the error of a rule that does not compile. It rejects every cluster that it
 	// applies to.
 	broken string
@@ -68,13 +69,23 @@ func (r *Rule) satisfied(p *page, among set, facts *facts) set {
 		return set{}
 	case r.claim != nil:
 		return p.judged(r.claim.key, among, func(set) set { return r.claim.rows(p) })
+	case r.workloads != nil:
+		if facts.refusedBy(r).is() {
+			return set{}
+		}
+		return among
 	}
 	return r.expression.rows(p, among, facts)
 }
 
 // ruled rejects the clusters that do not meet a rule.
 func ruled(r *Rule, facts *facts) filter {
-	return filter{reason: ReasonPolicy, entry: r.entry, passing: r.claim != nil && r.claim.measured(),
+	reason, entry := ReasonPolicy, r.entry
+	var told func(*page, int) string
+	if r.workloads != nil {
+		reason, entry, told = ReasonPodsRefused, facts.sold, func(*page, int) string { return facts.refusedBy(r).refused }
+	}
+	return filter{reason: reason, entry: entry, told: told, passing: r.claim != nil && r.claim.measured(),
 		rejects: func(p *page, among set) set {
 			concerned := r.concerns(p, among)
 			if concerned == (set{}) {
@@ -95,6 +106,8 @@ func (r *Rule) why(c *Cluster, facts *facts) string {
 		return r.broken
 	case r.claim != nil:
 		return r.claim.why(c)
+	case r.workloads != nil:
+		return facts.refusedBy(r).because
 	}
 	if _, err := r.expression.holds(c, facts); err != nil {
 		return "cannot be evaluated: " + err.Error()

@@ -306,7 +306,7 @@ func (r Request) least() (least Request, key string) {
 			part.Consumer, part.Hosts = Consumer{}, nil
 		}
 		// No filter depends on these, or only by a rule's meaning. Whatever is added to requests is in the key.
-		part.ID, part.At, part.Selector, part.Rules, part.Images = "", time.Time{}, nil, nil, nil
+		part.ID, part.At, part.Selector, part.Rules, part.Images, part.Pods = "", time.Time{}, nil, nil, nil, nil
 		part.Affinity, part.Quotas, part.Exposed, part.Workload = nil, nil, nil, nil
 		part.Preferences, part.Weights, part.External = nil, v1alpha1.ScoreWeights{}, nil
 		parts = append(parts, []any{part, selector, rules})
@@ -322,6 +322,9 @@ func (r Request) least() (least Request, key string) {
 func (r *Rule) meaning(f *facts) any {
 	if r.claim != nil {
 		return []any{r.Provider, r.appliesTo, r.broken, r.claim.ClaimRule}
+	}
+	if r.workloads != nil {
+		return []any{r.Provider, r.appliesTo, f.refusedBy(r).is()}
 	}
 	if r.expression == nil {
 		return []any{r.Provider, r.appliesTo, r.broken}

@@ -56,6 +56,10 @@ type PlacementPolicySpec struct {
 	// +listType=map
 	// +listMapKey=name
 	Require []PolicyRule `json:"require,omitempty"`
+	// Workloads has the rules for pods. They are decided together with the placement, hold for it as long as the instance
+	// is not changed, and are enforced by the cluster. Instances whose plan has a workload with other pods are not
+	// placed there. Rules of all policies that concern an instance and its cluster hold together.
+	Workloads *WorkloadRules `json:"workloads,omitempty"`
 	// Prefer lists rules that raise the score of the clusters that satisfy them.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map

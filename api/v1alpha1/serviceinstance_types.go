@@ -298,6 +298,9 @@ type Placement struct {
 	// PublicPorts are the ports of the Gateway, by component, for public ports with appProtocol tcp. No other
 	// instance has them on the cluster.
 	PublicPorts map[string]int32 `json:"publicPorts,omitempty"`
+	// Workloads has the rules of policies for the pods there, which the cluster enforces; all hold.
+	// +listType=atomic
+	Workloads []WorkloadRules `json:"workloads,omitempty"`
 	// Upstream describes the order at the broker, if the plan sells services of brokers.
 	Upstream *PlacementUpstream `json:"upstream,omitempty"`
 }

@@ -92,6 +92,9 @@ func policyActs(p *v1alpha1.PlacementPolicySpec) (acts []string) {
 		}
 		acts = append(acts, fmt.Sprintf("Each %s holds at most %s.", q.Per, strings.Join(bounds, ", ")))
 	}
+	if w := p.Workloads; w != nil {
+		acts = append(acts, podsText(w))
+	}
 	if r := p.Rebalance; r != nil {
 		acts = append(acts, fmt.Sprintf("Moves up to %s in windows that begin at %q (UTC), for a gain of %d points or more.", counted(int(r.AtMost), "instance"), r.Schedule, r.LeastGain))
 	}
@@ -109,6 +112,24 @@ func policyActs(p *v1alpha1.PlacementPolicySpec) (acts []string) {
 		acts = append(acts, fmt.Sprintf("Declares the priority class %s (%d).", c.Name, c.Value))
 	}
 	return acts
+}
+
+// podsText writes the rules for pods as sentences.
+func podsText(w *v1alpha1.WorkloadRules) string {
+	var all []string
+	if len(w.Registries) > 0 {
+		all = append(all, "images come from "+strings.Join(w.Registries, ", "))
+	}
+	if w.Digests {
+		all = append(all, "images are named by their digest")
+	}
+	if len(w.RuntimeClasses) > 0 {
+		all = append(all, fmt.Sprintf("runtime classes are among %q", w.RuntimeClasses))
+	}
+	if len(w.Capabilities) > 0 {
+		all = append(all, "capabilities that are added are among "+strings.Join(w.Capabilities, ", "))
+	}
+	return "Pods: " + strings.Join(all, "; ") + "."
 }
 
 // ruleText writes a rule as a sentence, or as the expression that it is.

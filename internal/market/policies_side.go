@@ -28,19 +28,20 @@ type side struct {
 
 // policyPart is the part of a policy that one of the sides writes.
 type policyPart struct {
-	Match   v1alpha1.PolicyMatch        `json:"match,omitzero"`
-	Require []v1alpha1.PolicyRule       `json:"require,omitempty"`
-	Prefer  []v1alpha1.PolicyPreference `json:"prefer,omitempty"`
+	Match     v1alpha1.PolicyMatch        `json:"match,omitzero"`
+	Require   []v1alpha1.PolicyRule       `json:"require,omitempty"`
+	Prefer    []v1alpha1.PolicyPreference `json:"prefer,omitempty"`
+	Workloads *v1alpha1.WorkloadRules     `json:"workloads,omitempty"`
 }
 
 var (
 	sideOfProviders = &side{
 		role: access.Provider, field: "provider", about: func(s *v1alpha1.PlacementPolicySpec) *string { return &s.Provider }, of: "its clusters", instead: "match.platforms",
-		part: func(s *v1alpha1.PlacementPolicySpec) any { return policyPart{s.Match, s.Require, nil} },
+		part: func(s *v1alpha1.PlacementPolicySpec) any { return policyPart{s.Match, s.Require, nil, s.Workloads} },
 	}
 	sideOfPlatforms = &side{
 		role: access.Platform, prefix: "platform.", field: "platform", about: func(s *v1alpha1.PlacementPolicySpec) *string { return &s.Platform }, of: "its orders", instead: "a rule about cluster.provider",
-		part: func(s *v1alpha1.PlacementPolicySpec) any { return policyPart{s.Match, s.Require, s.Prefer} },
+		part: func(s *v1alpha1.PlacementPolicySpec) any { return policyPart{s.Match, s.Require, s.Prefer, s.Workloads} },
 	}
 	sides = []*side{sideOfProviders, sideOfPlatforms}
 )
@@ -130,10 +131,10 @@ func (s *side) confine(caller string, spec *v1alpha1.PlacementPolicySpec) error 
 		}
 	}
 	switch {
-	case len(spec.Require)+len(spec.Prefer) > 0:
+	case rulesOf(spec) > 0:
 		return nil
 	case s == sideOfPlatforms:
-		return invalid("require: want at least one rule, here or in prefer, because a policy without rules accepts every cluster.")
+		return invalid("require: want at least one rule, here or in prefer, or workloads, because a policy without rules accepts every cluster.")
 	}
-	return invalid("require: want at least one rule, because a policy without rules refuses nobody.")
+	return invalid("require: want at least one rule, or workloads, because a policy without rules refuses nobody.")
 }

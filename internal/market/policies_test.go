@@ -121,6 +121,12 @@ func testPolicy(w *world, caller, prefix string) {
 	call("GET", id, "", "", http.StatusNotFound)
 	w.refused(request{method: "POST", path: check.path, with: check.with, body: "{}"}, http.StatusNotFound, "no policy "+id)
 
+	const pods = `{"workloads": {"registries": ["registry.example"], "digests": true, "runtimeClasses": ["", "gvisor"], "capabilities": ["NONE"]}}`
+	call("PUT", prefix+"pods", pods, "", http.StatusCreated)
+	if !sameJSON(string(got.Spec), pods) {
+		t.Errorf("rules for workloads are %s", got.Spec)
+	}
+	call("DELETE", prefix+"pods", "", got.ETag, http.StatusNoContent)
 	call("PUT", id, residents, "", http.StatusCreated)
 	first := got.ETag
 	if got.ID != id || !about(got.Provider, got.Platform) || string(got.By) != role || got.Status.State != "pending" || !sameJSON(string(got.Spec), residents) {
@@ -205,6 +211,9 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		"no JSON":                          {"acme.new", "{x", http.StatusBadRequest, "malformed JSON"},
 		"a match that is none":             {"acme.new", strings.Replace(residents, `["db-small"]`, `"db-small"`, 1), http.StatusBadRequest, "/match/plans"},
 		"no rules":                         {"acme.new", `{}`, http.StatusUnprocessableEntity, "require: want at least one rule"},
+		"workloads that say nothing":       {"acme.new", with(`"workloads": {}`), http.StatusUnprocessableEntity, "workloads needs one of"},
+		"a registry that is an image":      {"acme.new", with(`"workloads": {"registries": ["registry.example/app:1"]}`), http.StatusUnprocessableEntity, "workloads.registries[0]"},
+		"a capability that is none":        {"acme.new", with(`"workloads": {"capabilities": ["SYS_ADMIN"]}`), http.StatusUnprocessableEntity, "workloads.capabilities[0]"},
 		"a rule that says nothing":         {"acme.new", rule(`{"name": "a"}`), http.StatusUnprocessableEntity, "a rule has either a claim or an expression"},
 		"a rule without a name":            {"acme.new", rule(`{"expression": "true"}`), http.StatusUnprocessableEntity, "require[0].name"},
 		"a rule twice":                     {"acme.new", rule(`{"name": "a", "expression": "true"}, {"name": "a", "expression": "true"}`), http.StatusUnprocessableEntity, "require[1]"},

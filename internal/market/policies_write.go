@@ -94,7 +94,7 @@ func (s *server) admitsPolicy(c *call, id string, spec *v1alpha1.PlacementPolicy
 	}
 	count, rules, weight := 1, 0, 0
 	add := func(spec *v1alpha1.PlacementPolicySpec) {
-		rules += len(spec.Require) + len(spec.Prefer)
+		rules += rulesOf(spec)
 		for i := range spec.Prefer {
 			weight += int(min(spec.Prefer[i].Weight, maxWeight+1))
 		}
@@ -115,6 +115,15 @@ func (s *server) admitsPolicy(c *call, id string, spec *v1alpha1.PlacementPolicy
 			Description: fmt.Sprintf("%s would have %d policies with %d rules together; at most %d and %d are allowed.", c.caller.Name, count, rules, maxPolicies, maxRules)}
 	}
 	return nil
+}
+
+// rulesOf returns how many rules of a policy are evaluated for an order.
+func rulesOf(spec *v1alpha1.PlacementPolicySpec) int {
+	rules := len(spec.Require) + len(spec.Prefer)
+	if spec.Workloads != nil {
+		rules++
+	}
+	return rules
 }
 
 // policyQuestion asks whom a policy would refuse.

@@ -8,40 +8,68 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// compiled are the programs of the variables and of the rules, in their order.
-type compiled struct{ variables, rules []cel.Program }
+// compiled are the programs of variables and of rules, in their order. because are those of the messages of
+// agreed rules.
+type compiled struct{ variables, rules, because []cel.Program }
 
-var programs = sync.OnceValues(func() (*compiled, error) {
-	env, err := cel.NewEnv(cel.OptionalTypes(), ext.Strings(),
+var (
+	programs = sync.OnceValues(func() (*compiled, error) { return compile(Variables, Rules) })
+	agreed   = sync.OnceValues(func() (*compiled, error) {
+		var rules []Rule
+		for _, rule := range Agreed {
+			rules = append(rules, rule.Rule)
+		}
+		all, err := compile(append(Variables[:len(Variables):len(Variables)], AgreedVariables...), rules)
+		if err != nil {
+			return nil, err
+		}
+		for _, rule := range Agreed {
+			program, err := compileOne(rule.Because)
+			if err != nil {
+				return nil, err
+			}
+			all.because = append(all.because, program)
+		}
+		return all, nil
+	})
+)
+
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(cel.OptionalTypes(), ext.Strings(),
 		cel.Variable("object", cel.DynType), cel.Variable("request", cel.DynType), cel.Variable("variables", cel.DynType),
 		cel.Variable("oldObject", cel.DynType))
-	if err != nil {
-		return nil, fmt.Errorf("make the CEL environment: %w", err)
-	}
-	compile := func(source string) (cel.Program, error) {
-		ast, issues := env.Compile(source)
-		if err := issues.Err(); err != nil {
-			return nil, fmt.Errorf("compile %s: %w", source, err)
-		}
-		return env.Program(ast)
-	}
+})
+
+func compile(variables []Variable, rules []Rule) (*compiled, error) {
 	all := &compiled{}
-	for _, v := range Variables {
-		program, err := compile(v.Expression)
+	for _, v := range variables {
+		program, err := compileOne(v.Expression)
 		if err != nil {
 			return nil, err
 		}
 		all.variables = append(all.variables, program)
 	}
-	for _, r := range Rules {
-		program, err := compile(r.Holds)
+	for _, r := range rules {
+		program, err := compileOne(r.Holds)
 		if err != nil {
 			return nil, err
 		}
 		all.rules = append(all.rules, program)
 	}
 	return all, nil
-})
+}
+
+func compileOne(source string) (cel.Program, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, fmt.Errorf("make the CEL environment: %w", err)
+	}
+	ast, issues := env.Compile(source)
+	if err := issues.Err(); err != nil {
+		return nil, fmt.Errorf("compile %s: %w", source, err)
+	}
+	return env.Program(ast)
+}
 
 // Check returns the message of the first rule that a new pod template does not meet; "" if it meets
 // all. The template is decoded JSON. An error means that the template cannot be evaluated, for
@@ -51,30 +79,71 @@ func Check(template map[string]any) (refused string, err error) {
 	if err != nil {
 		return "", err
 	}
+	input, err := all.read(template, Variables, nil)
+	if err != nil {
+		return "", err
+	}
+	first, err := all.first(input)
+	if err != nil || first < 0 {
+		return "", err
+	}
+	return Rules[first].Otherwise, nil
+}
+
+// CheckAgreed is Check for the rules of Agreed in a namespace with annotations. It also returns the message with the
+// values.
+func CheckAgreed(template map[string]any, annotations map[string]string) (refused, because string, err error) {
+	all, err := agreed()
+	if err != nil {
+		return "", "", err
+	}
+	input, err := all.read(template, append(Variables[:len(Variables):len(Variables)], AgreedVariables...), annotations)
+	if err != nil {
+		return "", "", err
+	}
+	first, err := all.first(input)
+	if err != nil || first < 0 {
+		return "", "", err
+	}
+	value, _, err := all.because[first].Eval(input)
+	if err != nil {
+		return "", "", fmt.Errorf("explain the rule %q: %w", Agreed[first].Otherwise, err)
+	}
+	because, _ = value.Value().(string)
+	return Agreed[first].Otherwise, because, nil
+}
+
+// read returns the input of the programs for a template, with the values of the variables.
+func (c *compiled) read(template map[string]any, names []Variable, annotations map[string]string) (map[string]any, error) {
 	object := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}}
 	for name, value := range template {
 		object[name] = value
 	}
-	variables := map[string]any{"spec": object["spec"]}
+	variables := map[string]any{"spec": object["spec"], "agreed": annotations}
 	input := map[string]any{
 		"object": object, "variables": variables, "oldObject": map[string]any{},
 		"request": map[string]any{"operation": "CREATE", "resource": map[string]any{"resource": "pods"}},
 	}
-	for i, program := range all.variables {
+	for i, program := range c.variables {
 		value, _, err := program.Eval(input)
 		if err != nil {
-			return "", fmt.Errorf("read %s: %w", Variables[i].Name, err)
+			return nil, fmt.Errorf("read %s: %w", names[i].Name, err)
 		}
-		variables[Variables[i].Name] = value
+		variables[names[i].Name] = value
 	}
-	for i, program := range all.rules {
+	return input, nil
+}
+
+// first returns the index of the first rule that does not hold; -1 if all hold.
+func (c *compiled) first(input map[string]any) (int, error) {
+	for i, program := range c.rules {
 		holds, _, err := program.Eval(input)
 		if err != nil {
-			return "", fmt.Errorf("apply the rule %q: %w", Rules[i].Otherwise, err)
+			return -1, fmt.Errorf("apply the rule %d: %w", i+1, err)
 		}
 		if holds.Value() != true {
-			return Rules[i].Otherwise, nil
+			return i, nil
 		}
 	}
-	return "", nil
+	return -1, nil
 }

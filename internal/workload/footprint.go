@@ -33,6 +33,8 @@ type Footprint struct {
 	Components map[string]corev1.ResourceList
 	// Images that its pods run, sorted, each once.
 	Images []string
+	// Pods that it makes, as far as rules of policies read them, each once.
+	Pods []Pod
 	// Public lists the protocols of its public ports, and TCP the components of those that speak TCP. Hosts are the
 	// ones that it asks for, by their first labels or as a whole, with the fields that ask for them; HostOf has them
 	// by component.
@@ -120,7 +122,8 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 	}
 	add(f.Takes, hooks, 1)
 	add(f.Components[plan.Components[0].Name], hooks, 1)
-	f.Images = imagesOf(objects)
+	f.Pods = podsOf(objects, plan.Components[0].Name)
+	f.Images = imagesOf(f.Pods)
 	return f, nil
 }
 
@@ -131,25 +134,6 @@ func mostOf(most, other corev1.ResourceList) {
 			most[name] = amount
 		}
 	}
-}
-
-// imagesOf returns the images of the objects' pods, sorted, each once.
-func imagesOf(objects []*unstructured.Unstructured) []string {
-	var images []string
-	for _, o := range objects {
-		template, _ := podTemplateOf(o)
-		for _, list := range []string{"initContainers", "containers"} {
-			containers, _, _ := unstructured.NestedSlice(template, "spec", list)
-			for _, c := range containers {
-				if container, ok := c.(map[string]any); ok {
-					image, _ := container["image"].(string)
-					images = append(images, image)
-				}
-			}
-		}
-	}
-	slices.Sort(images)
-	return slices.Compact(images)
 }
 
 // Taken returns what the objects take at most at one time: the requests and limits of their pods,

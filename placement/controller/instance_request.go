@@ -81,6 +81,9 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 			return placement.Request{}, fmt.Errorf("restore on %s: %w", asked.Cluster, err)
 		}
 	}
+	if s.Status.IsFinished() { // it moves
+		request.Sold = soldRules(s.Status.InForce())
+	}
 	request.ComponentClusters = componentClusters(s, due)
 	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
 	if moving {
@@ -92,6 +95,17 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		}
 	}
 	return request, nil
+}
+
+// soldRules returns the rules for workloads of placements, by cluster.
+func soldRules(placements []*v1alpha1.Placement) map[string][]v1alpha1.WorkloadRules {
+	sold := map[string][]v1alpha1.WorkloadRules{}
+	for _, p := range placements {
+		if _, later := sold[p.Cluster]; !later {
+			sold[p.Cluster] = p.Workloads
+		}
+	}
+	return sold
 }
 
 // termsOf returns the terms by which a decision was made.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/internal/carried"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/podrules"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -66,7 +67,7 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 		return nil, err
 	}
 	t := tenant.Of(connection, d.Hub, delivery.Instance)
-	t.Patience = d.Patience
+	t.Patience, t.Agreed = d.Patience, podrules.Annotations(delivery.Placement.Workloads...)
 	if delivery.State != nil && d.Connections.Keys != nil {
 		t.Carried, t.Keys = carried.Of(delivery.Instance, delivery.State), d.Connections.Keys
 	}

@@ -43,6 +43,7 @@ func TestOnCluster(t *testing.T) {
 		{"sluice may do no more than it needs", sluiceMayDoNoMore},
 		{"tenants may do no more than they bought", tenantsMayDoNoMore},
 		{"nobody escapes", nobodyEscapes},
+		{"pods as they were agreed only", agreedPodsOnly},
 		{"floods end", floodsEnd},
 		{"removal ends what does not end", removalEndsWhatDoesNotEnd},
 		{"registering again keeps the token", registeringAgainKeepsTheToken},

@@ -42,9 +42,7 @@ func PodsGuard(name, spec string, where *Where, what ...*What) []tenant.Object {
 	policy := admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 		WithFailurePolicy(admissionregistrationv1.Fail).
 		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
-		// A pod that was admitted before may still be labelled, and may end.
-		WithMatchConditions(admissionregistrationv1ac.MatchCondition().WithName("what-is-new").
-			WithExpression("request.operation == 'CREATE' || object.spec != oldObject.spec")).
+		WithMatchConditions(whatIsNew()).
 		WithVariables(
 			variable("spec", spec))
 	for _, v := range podrules.Variables {
@@ -54,6 +52,33 @@ func PodsGuard(name, spec string, where *Where, what ...*What) []tenant.Object {
 		policy.WithValidations(Validation(rule.Holds, rule.Otherwise))
 	}
 	return Policy(name, policy, where)
+}
+
+// AgreedPolicy is the spec of an admission policy that enforces the rules that policies add for a namespace, the table
+// podrules.Agreed. spec is the CEL expression of the pod spec in object, and annotations that of the annotations with the
+// rules.
+func AgreedPolicy(spec, annotations string, what ...*What) *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration {
+	policy := admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+		WithFailurePolicy(admissionregistrationv1.Fail).
+		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
+		WithMatchConditions(whatIsNew()).
+		WithVariables(variable("spec", spec), variable("agreed", annotations))
+	for _, v := range append(podrules.Variables[:len(podrules.Variables):len(podrules.Variables)], podrules.AgreedVariables...) {
+		policy.WithVariables(variable(v.Name, v.Expression))
+	}
+	for _, rule := range podrules.Agreed {
+		policy.WithValidations(Validation(rule.Holds, rule.Otherwise).WithMessageExpression(rule.Because))
+	}
+	return policy
+}
+
+// Ephemeral matches containers that are added to a pod that runs.
+func Ephemeral() *What { return Matching("", "v1", "pods/ephemeralcontainers", change) }
+
+// whatIsNew leaves out changes of what was admitted before and is not changed: a pod may still be labelled, and may end.
+func whatIsNew() *admissionregistrationv1ac.MatchConditionApplyConfiguration {
+	return admissionregistrationv1ac.MatchCondition().WithName("what-is-new").
+		WithExpression("request.operation == 'CREATE' || object.spec != oldObject.spec")
 }
 
 func variable(name, expression string) *admissionregistrationv1ac.VariableApplyConfiguration {

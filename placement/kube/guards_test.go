@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/podrules"
 	"github.com/sluice-dev/sluice/test/escape"
 )
 
@@ -41,6 +42,15 @@ func TestGuards(t *testing.T) {
 		p := escape.Pod(ns, "escape", "app")
 		row.Make(p)
 		refused(row.Name, pods(p), row.By)
+	}
+	for _, row := range escape.Agreed() {
+		p := escape.Pod(ns, "agreed", "registry.example/team/app")
+		row.Make(p)
+		r := pods(p)
+		r.Namespace.Annotations = podrules.Annotations(row.Rules...)
+		refused(row.Name, r, row.By)
+		r.Operation, r.Subresource, r.Old, r.Options = admission.Update, "ephemeralcontainers", &corev1.Pod{}, &metav1.UpdateOptions{}
+		refused(row.Name+", later", r, row.By)
 	}
 	for _, attempt := range escape.Objects(ns) {
 		if attempt.By == "ports" || attempt.By == "balancers" || attempt.Resource == "ingresses" {
@@ -137,7 +147,7 @@ func TestGuards(t *testing.T) {
 	refused("a claim of the default class", claim(nil, ""), "")
 	refused("a claim of no class", claim(ptr.To(""), ""), "a volume of the provider's")
 	refused("a claim of a volume", claim(ptr.To("fast"), "theirs"), "a volume of the provider's")
-	if len(guards) != 4 {
-		t.Errorf("%d policies, want four", len(guards))
+	if len(guards) != 5 {
+		t.Errorf("%d policies, want five", len(guards))
 	}
 }

@@ -169,6 +169,8 @@ func tenantGuards() []tenant.Object {
 					"external IPs are not for sale")),
 		instances())
 	objects = append(objects, PodsGuard("sluice-pods", "object.spec", instances(), Matching("", "v1", "pods", create, change))...)
+	objects = append(objects, Policy("sluice-agreed", AgreedPolicy("object.spec", "namespaceObject.metadata.?annotations.orValue({})",
+		Matching("", "v1", "pods", create, change), Ephemeral()), instances())...)
 	objects = append(objects, EndsGuard("sluice-pod-ends", instances())...)
 	return append(objects, ObjectsGuard("sluice-objects", consumers, instances(), written()...)...)
 }

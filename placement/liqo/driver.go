@@ -102,6 +102,11 @@ func (r *route) deliver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if len(r.Placement.Workloads) > 0 { // for the namespaces that are there, before the node is
+			if err := provider.isolate(ctx, r.isolation()); err != nil {
+				return err
+			}
+		}
 		if err := ensureNode(ctx, on, provider, r.Delivery, r.Selectable.of(r.Instance)); err != nil {
 			return err
 		}
@@ -120,7 +125,7 @@ func (r *route) deliver(ctx context.Context) error {
 		if err := r.extend(ctx, on, t); err != nil {
 			return err
 		}
-		return provider.isolate(ctx, r.Namespaces.InternetEgress)
+		return provider.isolate(ctx, r.isolation())
 	}
 	_, provider, err := r.sides(ctx, r.peerings[0])
 	if err != nil {
@@ -243,6 +248,7 @@ func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, er
 	}
 	consumer.own, consumer.remote = *peering.Status.Consumer, *peering.Status.Provider
 	provider.own, provider.remote = consumer.remote, consumer.own
+	consumer.remoteCluster, provider.remoteCluster = l.provider, l.consumer
 	return consumer, provider, nil
 }
 

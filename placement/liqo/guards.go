@@ -48,9 +48,12 @@ func Guards(account string) []tenant.Object {
 	objects := SlicesPolicy()
 	objects = append(objects, ownWritesPolicy(account)...)
 	objects = append(objects, isolatedFirst(kube.Matching("", "v1", "pods", create), shadow("shadowpods", create))...)
+	const spec = "request.resource.resource == 'shadowpods' ? dyn(object).spec.?pod.orValue({}) : dyn(object).spec"
+	// The rules are on the NetworkPolicy, without which no pod is created.
+	objects = append(objects, byIsolation("sluice-liqo-agreed", admissionregistrationv1.AllowAction,
+		kube.AgreedPolicy(spec, "params.metadata.?annotations.orValue({})", kube.Matching("", "v1", "pods", create, change), kube.Ephemeral(), shadow("shadowpods", create, change)))...)
 	objects = append(objects, exposurePolicy()...)
-	objects = append(objects, kube.PodsGuard("sluice-liqo-pods",
-		"request.resource.resource == 'shadowpods' ? dyn(object).spec.?pod.orValue({}) : dyn(object).spec", remoteNamespaces(),
+	objects = append(objects, kube.PodsGuard("sluice-liqo-pods", spec, remoteNamespaces(),
 		kube.Matching("", "v1", "pods", create, change), shadow("shadowpods", create, change))...)
 	objects = append(objects, kube.EndsGuard("sluice-liqo-pod-ends", remoteNamespaces())...)
 	return append(objects, kube.ObjectsGuard("sluice-liqo-objects", consumers, remoteNamespaces(),
@@ -62,16 +65,21 @@ func Guards(account string) []tenant.Object {
 // no pod ever runs without it. That NetworkPolicy is the policy's parameter: requests without
 // it are denied.
 func isolatedFirst(what ...*kube.What) []tenant.Object {
-	const name = "sluice-liqo-isolated-first"
+	return byIsolation("sluice-liqo-isolated-first", admissionregistrationv1.DenyAction, admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+		WithFailurePolicy(admissionregistrationv1.Fail).
+		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
+		WithValidations(kube.Validation("params != null", "Sluice has not isolated the namespace yet")))
+}
+
+// byIsolation returns an admission policy whose parameter is the NetworkPolicy of the namespace, and its binding; without
+// is the action in a namespace that has none.
+func byIsolation(name string, without admissionregistrationv1.ParameterNotFoundActionType, spec *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration) []tenant.Object {
 	return []tenant.Object{
-		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
-			WithFailurePolicy(admissionregistrationv1.Fail).
-			WithParamKind(admissionregistrationv1ac.ParamKind().WithAPIVersion(networkingv1.SchemeGroupVersion.String()).WithKind("NetworkPolicy")).
-			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
-			WithValidations(kube.Validation("params != null", "Sluice has not isolated the namespace yet"))),
+		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(
+			spec.WithParamKind(admissionregistrationv1ac.ParamKind().WithAPIVersion(networkingv1.SchemeGroupVersion.String()).WithKind("NetworkPolicy"))),
 		admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
 			WithPolicyName(name).
-			WithParamRef(admissionregistrationv1ac.ParamRef().WithName(isolationName).WithParameterNotFoundAction(admissionregistrationv1.DenyAction)).
+			WithParamRef(admissionregistrationv1ac.ParamRef().WithName(isolationName).WithParameterNotFoundAction(without)).
 			WithMatchResources(remoteNamespaces()).
 			WithValidationActions(admissionregistrationv1.Deny)),
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/podrules"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/test/escape"
 )
@@ -28,7 +29,9 @@ func TestGuards(t *testing.T) {
 	sluice := user.DefaultInfo{Name: "system:serviceaccount:sluice-system:sluice"}
 	refused := func(name string, r escape.Request, by string) {
 		t.Helper()
-		r.Params = &networkingv1.NetworkPolicy{}
+		if r.Params == nil {
+			r.Params = &networkingv1.NetworkPolicy{}
+		}
 		words := guards.Refusals(t.Context(), r)
 		if by == "" && len(words) > 0 {
 			t.Errorf("%s: refused: %q", name, words)
@@ -49,6 +52,14 @@ func TestGuards(t *testing.T) {
 		row.Make(p)
 		refused(row.Name+", by a ShadowPod", shadow(p), row.By)
 		refused(row.Name+", by a pod", pod(p), row.By)
+	}
+	for _, row := range escape.Agreed() {
+		p := escape.Pod(ns, "agreed", "registry.example/team/app")
+		row.Make(p)
+		for way, r := range map[string]escape.Request{"a ShadowPod": shadow(p), "a pod": pod(p)} {
+			r.Params = &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: podrules.Annotations(row.Rules...)}}
+			refused(row.Name+", by "+way, r, row.By)
+		}
 	}
 	for _, attempt := range escape.Objects(ns) {
 		by := attempt.By

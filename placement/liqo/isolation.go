@@ -3,6 +3,7 @@ package liqo
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
@@ -18,6 +19,7 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/internal/podrules"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -43,9 +45,9 @@ func isolationPowers(account string) []tenant.Object {
 
 // isolate isolates the namespaces that Liqo has created on this side for the other cluster's pods.
 // Their pods reach, and are reached by, only each other, that cluster and DNS; and the number of
-// objects there is limited. Without the NetworkPolicy no pod runs there (isolatedFirst). It is
-// idempotent, and writes only what differs.
-func (s *side) isolate(ctx context.Context, internet bool) error {
+// objects there is limited. Without the NetworkPolicy no pod runs there (isolatedFirst); its annotations have the rules
+// of policies for the pods. It is idempotent, and writes only what differs.
+func (s *side) isolate(ctx context.Context, how isolating) error {
 	theirs, err := labels.Parse(consts.RemoteClusterID + "=" + s.remote.ClusterID + ",!" + consts.TenantNamespaceLabel)
 	if err != nil {
 		return s.failed(fmt.Errorf("select the namespaces of %s: %w", s.remote.ClusterID, err))
@@ -61,11 +63,18 @@ func (s *side) isolate(ctx context.Context, internet bool) error {
 	if err != nil {
 		return err
 	}
+	agreed, err := how.agreed(ctx, false)
+	if err != nil {
+		return err
+	}
 	for i := range namespaces.Items {
-		if namespace := &namespaces.Items[i]; namespace.DeletionTimestamp.IsZero() {
-			if err := s.isolateOne(ctx, namespace.Name, remote, internet); err != nil {
-				return err
-			}
+		namespace := &namespaces.Items[i]
+		if !namespace.DeletionTimestamp.IsZero() {
+			continue
+		}
+		policy := networkingv1ac.NetworkPolicy(isolationName, namespace.Name).WithLabels(s.labels()).WithSpec(s.isolation(remote, how.internet))
+		if err := s.isolateOne(ctx, namespace, policy, agreed, how); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -85,27 +94,66 @@ func (s *side) remoteRanges(ctx context.Context) ([]networkingv1beta1.CIDR, erro
 	return append(configuration.Status.Remote.CIDR.Pod, configuration.Status.Remote.CIDR.External...), nil
 }
 
-func (s *side) isolateOne(ctx context.Context, namespace string, remote []networkingv1beta1.CIDR, internet bool) error {
+func (s *side) isolateOne(ctx context.Context, namespace *corev1.Namespace, policy *networkingv1ac.NetworkPolicyApplyConfiguration, agreed agreements, how isolating) error {
 	t := &tenant.Tenant{Connection: s.connection}
+	changes, err := s.agree(ctx, namespace, policy, agreed, how)
+	if err != nil {
+		return err
+	}
 	for _, o := range []tenant.Object{
 		// The quota first: the NetworkPolicy opens the namespace for pods.
-		corev1ac.ResourceQuota(isolationName, namespace).WithLabels(s.labels()).WithSpec(corev1ac.ResourceQuotaSpec().WithHard(remoteCounts())),
-		networkingv1ac.NetworkPolicy(isolationName, namespace).WithLabels(s.labels()).WithSpec(s.isolation(remote, internet)),
+		corev1ac.ResourceQuota(isolationName, namespace.Name).WithLabels(s.labels()).WithSpec(corev1ac.ResourceQuotaSpec().WithHard(remoteCounts())),
+		policy,
 	} {
-		if t.Compare(ctx, o) == nil {
+		if (o != tenant.Object(policy) || !changes) && t.Compare(ctx, o) == nil {
 			continue
 		}
 		err := t.Apply(ctx, o)
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return nil
+		case apierrors.IsConflict(err):
+			return s.pending("isolate namespace "+namespace.Name, "its rules are being changed at the same time")
 		case apierrors.IsForbidden(err):
-			return s.failed(fmt.Errorf("isolate namespace %s: %w: Sluice was registered here before it isolated pods: register the cluster again, or accept the invitation again", namespace, err))
+			return s.failed(fmt.Errorf("isolate namespace %s: %w: Sluice was registered here before it isolated pods: register the cluster again, or accept the invitation again", namespace.Name, err))
 		case err != nil:
-			return s.failed(fmt.Errorf("isolate namespace %s: %w", namespace, err))
+			return s.failed(fmt.Errorf("isolate namespace %s: %w", namespace.Name, err))
 		}
 	}
 	return nil
+}
+
+// agree adds the rules for a namespace's pods to the NetworkPolicy that is to be applied there, and reports whether they
+// differ from those there. Then it is applied only if nobody else changes it at the same time: of two orders that
+// add a rule each, the namespace has both, and an order that is decided now keeps its rule.
+func (s *side) agree(ctx context.Context, namespace *corev1.Namespace, policy *networkingv1ac.NetworkPolicyApplyConfiguration, agreed agreements, how isolating) (changes bool, err error) {
+	now := &networkingv1.NetworkPolicy{}
+	if err := s.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: isolationName}, now); client.IgnoreNotFound(err) != nil {
+		return false, s.failed(fmt.Errorf("read the NetworkPolicy of namespace %s: %w", namespace.Name, err))
+	}
+	holder, original := s.remoteCluster, namespace.Annotations[consts.RemoteNamespaceOriginalNameAnnotationKey]
+	want := agreed.annotations(holder, s.cluster.Name, original)
+	narrowed := podrules.Both(now.Annotations, want)
+	switch {
+	case maps.Equal(narrowed, want):
+	case how.narrows:
+		want = narrowed
+	default: // it loses a rule, so the cache has to be right
+		if agreed, err = how.agreed(ctx, true); err != nil {
+			return false, err
+		}
+		want = agreed.annotations(holder, s.cluster.Name, original)
+	}
+	if len(want) > 0 {
+		policy.WithAnnotations(want)
+	}
+	if maps.Equal(podrules.Both(now.Annotations, nil), want) {
+		return false, nil
+	}
+	if now.ResourceVersion != "" {
+		policy.WithResourceVersion(now.ResourceVersion)
+	}
+	return true, nil
 }
 
 // remoteCounts limit the number of a namespace's objects. Liqo's own Quota limits the resources

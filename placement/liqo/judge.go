@@ -186,6 +186,7 @@ func (j *Judge) Start(ctx context.Context) error {
 			if err := j.Client.List(ctx, &peerings, client.InNamespace(j.Namespace)); err != nil {
 				continue // the cache is starting or stopping
 			}
+			agreed := j.agreed()
 			for i := range peerings.Items {
 				peering := &peerings.Items[i]
 				if _, looking := j.looking.LoadOrStore(peering.Name, true); looking {
@@ -193,10 +194,24 @@ func (j *Judge) Start(ctx context.Context) error {
 				}
 				looks.Go(func() {
 					defer j.looking.Delete(peering.Name)
-					j.tell(ctx, peering.Name, j.look(ctx, peering))
+					j.tell(ctx, peering.Name, j.look(ctx, peering, agreed))
 				})
 			}
 		}
+	}
+}
+
+// agreed returns a function that returns the agreements of all instances. It reads the cache once, for all peerings.
+func (j *Judge) agreed() func(ctx context.Context, live bool) (agreements, error) {
+	var once sync.Once
+	var cached agreements
+	var failed error
+	return func(ctx context.Context, live bool) (agreements, error) {
+		if live {
+			return liveAgreements(ctx, j.Live, j.Namespace)
+		}
+		once.Do(func() { cached, failed = cachedAgreements(ctx, j.Client, j.Namespace) })
+		return cached, failed
 	}
 }
 
@@ -212,7 +227,7 @@ func (j *Judge) tell(ctx context.Context, peering string, failed error) {
 }
 
 // look judges the slices of one peering.
-func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
+func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering, agreed func(ctx context.Context, live bool) (agreements, error)) error {
 	if peering.Status.Consumer == nil || peering.Status.Provider == nil || !peering.DeletionTimestamp.IsZero() ||
 		!slices.Contains(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
 		return nil
@@ -224,7 +239,8 @@ func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
 		return err
 	}
 	provider.own, provider.remote = *peering.Status.Provider, *peering.Status.Consumer
-	if err := provider.isolate(ctx, j.InternetEgress); err != nil {
+	provider.remoteCluster = peering.Spec.Consumer
+	if err := provider.isolate(ctx, isolating{j.InternetEgress, agreed, false}); err != nil {
 		return err
 	}
 	var list authv1beta1.ResourceSliceList

@@ -29,9 +29,8 @@ import (
 func TestOnClusters(t *testing.T) {
 	f := newFixture(t)
 	t.Run("a consumer joins by invitation", func(t *testing.T) {
-		t.Parallel()
-		own := newPlane(t, "invited") // with no rights of Sluice but those that accepting grants
-		aConsumerJoinsByInvitation(f.between(t, installed(t, "theirs", own), f.join(t, "eu", f.planes[1])))
+		t.Parallel() // on a plane of its own, with no rights of Sluice but those that accepting grants
+		aConsumerJoinsByInvitation(f.between(t, installed(t, "theirs", newPlane(t, "invited")), f.join(t, "eu", f.planes[1])))
 	})
 	for _, test := range []struct {
 		name, pair string
@@ -54,6 +53,7 @@ func TestOnClusters(t *testing.T) {
 		{"sluice may do no more than it needs", "rights", sluiceMayDoNoMore},
 		{"a consumer's identity may only ask", "peer", peersMayOnlyAsk},
 		{"nobody escapes over a virtual node", "escape", nobodyEscapesOverANode},
+		{"pods over a virtual node as they were agreed only", "agreed", agreedPodsOverANode},
 		{"slices of other classes are refused to everyone", "class", otherClassesAreRefused},
 	} {
 		t.Run(test.name, func(t *testing.T) {

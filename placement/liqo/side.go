@@ -29,8 +29,9 @@ type side struct {
 	cluster    *v1alpha1.MemberCluster
 	connection *member.Connection
 	hub        string
-	// own is the cluster's identity in Liqo, remote the other's.
-	own, remote v1alpha1.LiqoNetwork
+	// own is the cluster's identity in Liqo, remote the other's, which is the member cluster remoteCluster.
+	own, remote   v1alpha1.LiqoNetwork
+	remoteCluster string
 	// ending is true if the tenant namespace is being deleted: with everything in it, and
 	// Sluice's rights there.
 	ending bool

@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +27,18 @@ func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) 
 		return false, err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: t.Namespace, Labels: t.namespaceLabels(), Annotations: annotations,
+		Name: t.Namespace, Labels: t.namespaceLabels(), Annotations: maps.Clone(annotations),
 	}}
+	maps.DeleteFunc(namespace.Annotations, func(name, _ string) bool {
+		_, is := t.Agreed[name]
+		return is
+	})
 	err = t.Connection.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
+	if err == nil && len(t.Agreed) > 0 {
+		// By an apply, so that a later apply without a rule removes it.
+		err = t.Apply(ctx, t.namespaceObject().WithUID(namespace.UID).WithAnnotations(annotations))
+		return err == nil, err
+	}
 	if err == nil {
 		return true, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -48,6 +49,8 @@ type Tenant struct {
 	// Carried is the order that the namespace carries, sealed with Keys; nil leaves it as it is.
 	Carried *carried.Order
 	Keys    *seal.Keyset
+	// Agreed are the annotations with the rules for the namespace's pods (v1alpha1.WorkloadRules); nil if there are none.
+	Agreed map[string]string
 }
 
 // Open connects to a member cluster on behalf of an instance.
@@ -135,7 +138,9 @@ func (t *Tenant) namespaceLabels() map[string]string {
 }
 
 func (t *Tenant) annotations() map[string]string {
-	return map[string]string{v1alpha1.AnnotationOwner: string(v1alpha1.UIDOf(t.Instance))}
+	annotations := map[string]string{v1alpha1.AnnotationOwner: string(v1alpha1.UIDOf(t.Instance))}
+	maps.Copy(annotations, t.Agreed)
+	return annotations
 }
 
 // annotationsWithOrder adds the order that the namespace carries, as it is in have if that is the same one.

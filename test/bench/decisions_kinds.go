@@ -162,6 +162,7 @@ var uncovered = map[string]string{
 	"Policy.Quota.Bindings":       "is the broker's",
 	"Policy.Quota.Budget.PerHour": "is measured by the month",
 	"Policy.Rebalance":            "says when instances move",
+	"Policy.Workloads":            "refuses pods of workloads, and these plans have none",
 	"Policy.MakeRoom":             "says which instances move for an order",
 	"Policy.Elastic":              "says which clusters are made",
 }
