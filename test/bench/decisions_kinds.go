@@ -61,6 +61,9 @@ var kinds = []kind{
 	{"rule of a provider's policy", func(a *asked) {
 		a.Policy.Provider, a.Policy.Require = "provider-1", []v1alpha1.PolicyRule{expression("consumer.platform != 'elsewhere'")}
 	}},
+	{"rule of a platform's policy", func(a *asked) {
+		a.Policy.Platform, a.Policy.Require = "cf", []v1alpha1.PolicyRule{expression("cluster.provider != 'elsewhere'")}
+	}},
 	{"rule for hubs", func(a *asked) {
 		one := expression("cluster.provider == 'exchange'")
 		one.AppliesTo = v1alpha1.RuleHubs
