@@ -38,12 +38,12 @@ release: ## bin/release: binaries, SBOMs, image, charts, provenance and checksum
 test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
 	@test/times.sh lint unit+interop+images crash conformance
 
-e2e: ## What else is real: the docs, trust, a lost cluster, the marketplace in a browser, workloads, the chart, Liqo, and brokers
+e2e: ## What else is real: the docs, trust, the marketplace in a browser, workloads, the chart, Liqo, and brokers
 	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-brokers
 
 # Continuous integration has 90 minutes on two processors. make test has kills after every write of an order, a move and a
 # binding, lost and made clusters on control planes, and the controllers on an embedded hub.
-before-release: ## What continuous integration has no time for: more kills, made clusters on kind, faults of Liqo, another hub
+before-release: ## What continuous integration has no time for: more kills, lost and made clusters on kind, faults of Liqo, another hub
 	@test/times.sh e2e-kills e2e-clusters e2e-faults e2e-hub
 
 # Before unit and images, which run side by side: at the priority of images, unit would wait for them.
@@ -148,13 +148,13 @@ conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 	@echo "test: OSB conformance on kind"
 	@$(call e2e,TestEmbeddedHub)
 
-e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; a real Korifi; a cluster is lost with what runs on it, and comes back
-	@echo "test: the docs, byte for byte, trust, Korifi, a lost cluster"
-	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestKorifi|TestLostCluster)
+e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; a real Korifi
+	@echo "test: the docs, byte for byte, trust, Korifi"
+	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestKorifi)
 
-e2e-clusters: bin/e2e.test ## On kind: clusters made by Cluster API
-	@echo "test: made clusters"
-	@$(call e2e,TestMadeCluster)
+e2e-clusters: bin/e2e.test ## On kind: a cluster is lost with what runs on it, and comes back; clusters made by Cluster API
+	@echo "test: lost and made clusters"
+	@$(call e2e,TestLostCluster|TestMadeCluster)
 
 e2e-market: bin/e2e.test ## On kind, in Chromium: two providers join and sell, a consumer buys, the operator drains a cluster
 	@echo "test: the marketplace in a browser"

@@ -24,10 +24,8 @@ import (
 const doomed = "sluice-doomed"
 
 // TestLostCluster kills a member cluster under two bound instances and two workloads, twice: paused, it
-// comes back and finds them elsewhere, one because its operator restored its data; removed, it never does. Waiting most of
-// the time, it runs beside TestReadme.
+// comes back and finds them elsewhere, one because its operator restored its data; removed, it never does.
 func TestLostCluster(t *testing.T) {
-	t.Parallel()
 	needMembers(t)
 	t.Cleanup(func() {
 		if err := run("test/kind/down.sh", doomed); err != nil {

@@ -87,9 +87,8 @@ func shell(t *testing.T, dir, script string, environment []string) {
 
 // TestReadme runs the blocks of the README, byte for byte, in a checkout of its own: the demo,
 // which must leave Sluice serving, and everything after it. The block that runs the tests is
-// the one that continuous integration runs, and brought us here. Waiting most of the time, it runs beside TestLostCluster.
+// the one that continuous integration runs, and brought us here.
 func TestReadme(t *testing.T) {
-	t.Parallel()
 	dir, environment := checkout(t), newcomer(t)
 	t.Cleanup(func() { shell(t, dir, "make demo-down", environment) })
 	ci, err := os.ReadFile(filepath.Join(root, ".ci/run"))
