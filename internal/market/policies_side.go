@@ -41,7 +41,9 @@ var (
 	}
 	sideOfPlatforms = &side{
 		role: access.Platform, prefix: "platform.", field: "platform", about: func(s *v1alpha1.PlacementPolicySpec) *string { return &s.Platform }, of: "its orders", instead: "a rule about cluster.provider",
-		part: func(s *v1alpha1.PlacementPolicySpec) any { return policyPart{s.Match, s.Require, s.Prefer, s.Workloads} },
+		part: func(s *v1alpha1.PlacementPolicySpec) any {
+			return policyPart{s.Match, s.Require, s.Prefer, s.Workloads}
+		},
 	}
 	sides = []*side{sideOfProviders, sideOfPlatforms}
 )
