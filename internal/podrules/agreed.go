@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// AgreedVariables are for the rules of Agreed, which also use Variables and the variable agreed: the annotations that
+// AgreedVariables are those of the rules of Agreed: Variables and others, beside the variable agreed, the annotations that
 // Annotations returns. The repository of an image is its name as containerd reads it (github.com/distribution/reference),
 // without tag and digest.
-var AgreedVariables = []Variable{
+var AgreedVariables = slices.Concat(Variables, []Variable{
 	{"images", "variables.containers.map(c, c.?image.orValue(''))"},
 	{"named", "variables.images.map(i, i.lastIndexOf('@') > i.lastIndexOf('/') ? i.substring(0, i.lastIndexOf('@')) : i)" +
 		".map(i, i.lastIndexOf(':') > i.lastIndexOf('/') ? i.substring(0, i.lastIndexOf(':')) : i)"},
@@ -21,7 +21,7 @@ var AgreedVariables = []Variable{
 		"!variables.agreed['" + v1alpha1.AnnotationRegistries + "'].split(',').exists(r, i == r || i.startsWith(r + '/')))"},
 	{"undigested", "!('" + v1alpha1.AnnotationDigests + "' in variables.agreed) ? [] : variables.images.filter(i, !i.matches('@sha(256:[0-9a-f]{64}|512:[0-9a-f]{128})$'))"},
 	{"class", "variables.spec.?runtimeClassName.orValue('')"},
-}
+})
 
 // AgreedRule is a Rule with a CEL expression, Because, of the error message with the values.
 type AgreedRule struct {

@@ -8,9 +8,12 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// compiled are the programs of variables and of rules, in their order. because are those of the messages of
+// compiled are variables, and their programs and those of rules, in their order. because are those of the messages of
 // agreed rules.
-type compiled struct{ variables, rules, because []cel.Program }
+type compiled struct {
+	variables              []Variable
+	values, rules, because []cel.Program
+}
 
 var (
 	programs = sync.OnceValues(func() (*compiled, error) { return compile(Variables, Rules) })
@@ -19,7 +22,7 @@ var (
 		for _, rule := range Agreed {
 			rules = append(rules, rule.Rule)
 		}
-		all, err := compile(append(Variables[:len(Variables):len(Variables)], AgreedVariables...), rules)
+		all, err := compile(AgreedVariables, rules)
 		if err != nil {
 			return nil, err
 		}
@@ -41,13 +44,13 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 })
 
 func compile(variables []Variable, rules []Rule) (*compiled, error) {
-	all := &compiled{}
+	all := &compiled{variables: variables}
 	for _, v := range variables {
 		program, err := compileOne(v.Expression)
 		if err != nil {
 			return nil, err
 		}
-		all.variables = append(all.variables, program)
+		all.values = append(all.values, program)
 	}
 	for _, r := range rules {
 		program, err := compileOne(r.Holds)
@@ -79,7 +82,7 @@ func Check(template map[string]any) (refused string, err error) {
 	if err != nil {
 		return "", err
 	}
-	input, err := all.read(template, Variables, nil)
+	input, err := all.read(template, nil)
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +100,7 @@ func CheckAgreed(template map[string]any, annotations map[string]string) (refuse
 	if err != nil {
 		return "", "", err
 	}
-	input, err := all.read(template, append(Variables[:len(Variables):len(Variables)], AgreedVariables...), annotations)
+	input, err := all.read(template, annotations)
 	if err != nil {
 		return "", "", err
 	}
@@ -114,7 +117,7 @@ func CheckAgreed(template map[string]any, annotations map[string]string) (refuse
 }
 
 // read returns the input of the programs for a template, with the values of the variables.
-func (c *compiled) read(template map[string]any, names []Variable, annotations map[string]string) (map[string]any, error) {
+func (c *compiled) read(template map[string]any, annotations map[string]string) (map[string]any, error) {
 	object := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}}
 	for name, value := range template {
 		object[name] = value
@@ -124,12 +127,12 @@ func (c *compiled) read(template map[string]any, names []Variable, annotations m
 		"object": object, "variables": variables, "oldObject": map[string]any{},
 		"request": map[string]any{"operation": "CREATE", "resource": map[string]any{"resource": "pods"}},
 	}
-	for i, program := range c.variables {
+	for i, program := range c.values {
 		value, _, err := program.Eval(input)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", names[i].Name, err)
+			return nil, fmt.Errorf("read %s: %w", c.variables[i].Name, err)
 		}
-		variables[names[i].Name] = value
+		variables[c.variables[i].Name] = value
 	}
 	return input, nil
 }

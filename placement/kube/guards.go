@@ -39,15 +39,7 @@ const (
 // PodsGuard is the admission policy for consumers' pods and for objects that become such pods.
 // spec is the CEL expression of the pod spec in object. It enforces the rules of package podrules.
 func PodsGuard(name, spec string, where *Where, what ...*What) []tenant.Object {
-	policy := admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
-		WithFailurePolicy(admissionregistrationv1.Fail).
-		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
-		WithMatchConditions(whatIsNew()).
-		WithVariables(
-			variable("spec", spec))
-	for _, v := range podrules.Variables {
-		policy.WithVariables(variable(v.Name, v.Expression))
-	}
+	policy := podsPolicy(what, podrules.Variables, variable("spec", spec))
 	for _, rule := range podrules.Rules {
 		policy.WithValidations(Validation(rule.Holds, rule.Otherwise))
 	}
@@ -58,28 +50,30 @@ func PodsGuard(name, spec string, where *Where, what ...*What) []tenant.Object {
 // podrules.Agreed. spec is the CEL expression of the pod spec in object, and annotations that of the annotations with the
 // rules.
 func AgreedPolicy(spec, annotations string, what ...*What) *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration {
-	policy := admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
-		WithFailurePolicy(admissionregistrationv1.Fail).
-		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
-		WithMatchConditions(whatIsNew()).
-		WithVariables(variable("spec", spec), variable("agreed", annotations))
-	for _, v := range append(podrules.Variables[:len(podrules.Variables):len(podrules.Variables)], podrules.AgreedVariables...) {
-		policy.WithVariables(variable(v.Name, v.Expression))
-	}
+	policy := podsPolicy(what, podrules.AgreedVariables, variable("spec", spec), variable("agreed", annotations))
 	for _, rule := range podrules.Agreed {
 		policy.WithValidations(Validation(rule.Holds, rule.Otherwise).WithMessageExpression(rule.Because))
 	}
 	return policy
 }
 
+// podsPolicy is the spec of an admission policy for new pods, still without rules, which use variables and those given first.
+func podsPolicy(what []*What, variables []podrules.Variable, first ...*admissionregistrationv1ac.VariableApplyConfiguration) *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration {
+	policy := admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+		WithFailurePolicy(admissionregistrationv1.Fail).
+		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
+		// A pod that was admitted before may still be labelled, and may end.
+		WithMatchConditions(admissionregistrationv1ac.MatchCondition().WithName("what-is-new").
+			WithExpression("request.operation == 'CREATE' || object.spec != oldObject.spec")).
+		WithVariables(first...)
+	for _, v := range variables {
+		policy.WithVariables(variable(v.Name, v.Expression))
+	}
+	return policy
+}
+
 // Ephemeral matches containers that are added to a pod that runs.
 func Ephemeral() *What { return Matching("", "v1", "pods/ephemeralcontainers", change) }
-
-// whatIsNew leaves out changes of what was admitted before and is not changed: a pod may still be labelled, and may end.
-func whatIsNew() *admissionregistrationv1ac.MatchConditionApplyConfiguration {
-	return admissionregistrationv1ac.MatchCondition().WithName("what-is-new").
-		WithExpression("request.operation == 'CREATE' || object.spec != oldObject.spec")
-}
 
 func variable(name, expression string) *admissionregistrationv1ac.VariableApplyConfiguration {
 	return admissionregistrationv1ac.Variable().WithName(name).WithExpression(expression)
