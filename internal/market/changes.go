@@ -1,6 +1,7 @@
 package market
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -206,8 +209,7 @@ func (s *server) serveChanges(c *call, v *view, out stream) ending {
 // endFollowing ends all answers of changes, and waits a moment for it: the HTTP server does not wait for WebSockets.
 func (s *server) endFollowing() {
 	close(s.ending)
-	const pause = 20 * time.Millisecond
-	for left := min(farewell, s.Patience); left > 0 && s.followers.Load() > 0; left -= pause {
-		time.Sleep(pause)
-	}
+	_ = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, min(farewell, s.Patience), true, func(context.Context) (bool, error) {
+		return s.followers.Load() == 0, nil
+	}) // what has not ended by then ends with the process
 }

@@ -191,6 +191,19 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 	w.policyOf("platform.korifi.own", "platform:korifi", nil)
 	with := func(field string) string { return strings.Replace(residents, "{", "{"+field+", ", 1) }
 	rule := func(text string) string { return `{"require": [` + text + `]}` }
+	// Neither side sets what is the operator's, or no field.
+	operators := func(id string) map[string]refusedPolicy {
+		return map[string]refusedPolicy{
+			"weights":              {id, with(`"score": {"price": 100}`), http.StatusUnprocessableEntity, "score: "},
+			"a quota":              {id, with(`"quota": {"per": "space", "instances": 0}`), http.StatusUnprocessableEntity, "quota: "},
+			"moves":                {id, with(`"rebalance": {"schedule": "* * * * *"}`), http.StatusUnprocessableEntity, "rebalance: "},
+			"room":                 {id, with(`"makeRoom": {}`), http.StatusUnprocessableEntity, "makeRoom: "},
+			"clusters":             {id, with(`"elastic": {"serviceID": "s", "planID": "p", "atMost": 1}`), http.StatusUnprocessableEntity, "elastic: "},
+			"classes":              {id, with(`"priorityClasses": [{"name": "a", "value": 1}]`), http.StatusUnprocessableEntity, "priorityClasses: "},
+			"a field that is none": {id, with(`"colour": "red"`), http.StatusBadRequest, "/colour"},
+		}
+	}
+	w.refusesPolicies("provider:acme", operators("acme.new"))
 	w.refusesPolicies("provider:acme", map[string]refusedPolicy{
 		"the operator's":                   {"eu-only", residents, http.StatusForbidden, "is not acme's, whose ids are acme.NAME"},
 		"one that nobody has":              {"eu-any", residents, http.StatusForbidden, "is not acme's, whose ids are acme.NAME"},
@@ -201,13 +214,6 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		"in another's name":                {"acme.new", with(`"provider": "rival"`), http.StatusForbidden, "provider: want acme"},
 		"about a platform":                 {"acme.new", with(`"platform": "cf"`), http.StatusUnprocessableEntity, "platform: a policy of a provider is about its clusters; leave it out, and use match.platforms"},
 		"a preference":                     {"acme.new", with(`"prefer": [{"name": "mine", "expression": "true", "weight": 100}]`), http.StatusUnprocessableEntity, "prefer: this is for the operator's policies, because it would raise"},
-		"weights":                          {"acme.new", with(`"score": {"price": 100}`), http.StatusUnprocessableEntity, "score: "},
-		"a quota":                          {"acme.new", with(`"quota": {"per": "space", "instances": 0}`), http.StatusUnprocessableEntity, "quota: "},
-		"moves":                            {"acme.new", with(`"rebalance": {"schedule": "* * * * *"}`), http.StatusUnprocessableEntity, "rebalance: "},
-		"room":                             {"acme.new", with(`"makeRoom": {}`), http.StatusUnprocessableEntity, "makeRoom: "},
-		"clusters":                         {"acme.new", with(`"elastic": {"serviceID": "s", "planID": "p", "atMost": 1}`), http.StatusUnprocessableEntity, "elastic: "},
-		"classes":                          {"acme.new", with(`"priorityClasses": [{"name": "a", "value": 1}]`), http.StatusUnprocessableEntity, "priorityClasses: "},
-		"a field that is none":             {"acme.new", with(`"colour": "red"`), http.StatusBadRequest, "/colour"},
 		"no JSON":                          {"acme.new", "{x", http.StatusBadRequest, "malformed JSON"},
 		"a match that is none":             {"acme.new", strings.Replace(residents, `["db-small"]`, `"db-small"`, 1), http.StatusBadRequest, "/match/plans"},
 		"no rules":                         {"acme.new", `{}`, http.StatusUnprocessableEntity, "require: want at least one rule"},
@@ -226,6 +232,7 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		"an expression longer than it may": {"acme.new", rule(fmt.Sprintf(`{"name": "a", "expression": "'%s' == ''"}`, strings.Repeat("x", 4096))), http.StatusUnprocessableEntity, "require[0].expression"},
 	})
 	score := `{"match": {"plans": ["db-small"]}, "prefer": [{"name": "near", "expression": "cluster.region == 'eu-de'", "weight": %d}]}`
+	w.refusesPolicies("platform:cf", operators("platform.cf.new"))
 	w.refusesPolicies("platform:cf", map[string]refusedPolicy{
 		"the operator's":            {"eu-only", residents, http.StatusForbidden, "is not cf's, whose ids are platform.cf.NAME"},
 		"one that nobody has":       {"eu-any", residents, http.StatusForbidden, "is not cf's, whose ids are platform.cf.NAME"},
@@ -239,13 +246,6 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		"in another's name":         {"platform.cf.new", with(`"platform": "korifi"`), http.StatusForbidden, "platform: want cf"},
 		"about a provider":          {"platform.cf.new", with(`"provider": "rival"`), http.StatusUnprocessableEntity, "provider: a policy of a platform is about its orders; leave it out, and use a rule about cluster.provider"},
 		"orders of another":         {"platform.cf.new", strings.Replace(residents, `"plans"`, `"platforms": ["korifi"], "plans"`, 1), http.StatusUnprocessableEntity, "match.platforms: this is for the operator's policies, because yours concern your orders alone"},
-		"weights":                   {"platform.cf.new", with(`"score": {"price": 100}`), http.StatusUnprocessableEntity, "score: "},
-		"a quota":                   {"platform.cf.new", with(`"quota": {"per": "space", "instances": 0}`), http.StatusUnprocessableEntity, "quota: "},
-		"moves":                     {"platform.cf.new", with(`"rebalance": {"schedule": "* * * * *"}`), http.StatusUnprocessableEntity, "rebalance: "},
-		"room":                      {"platform.cf.new", with(`"makeRoom": {}`), http.StatusUnprocessableEntity, "makeRoom: "},
-		"clusters":                  {"platform.cf.new", with(`"elastic": {"serviceID": "s", "planID": "p", "atMost": 1}`), http.StatusUnprocessableEntity, "elastic: "},
-		"classes":                   {"platform.cf.new", with(`"priorityClasses": [{"name": "a", "value": 1}]`), http.StatusUnprocessableEntity, "priorityClasses: "},
-		"a field that is none":      {"platform.cf.new", with(`"colour": "red"`), http.StatusBadRequest, "/colour"},
 		"no rules":                  {"platform.cf.new", `{}`, http.StatusUnprocessableEntity, "require: want at least one rule, here or in prefer"},
 		"an expression of nothing":  {"platform.cf.new", rule(`{"name": "a", "expression": "clusters.name == 'x'"}`), http.StatusUnprocessableEntity, "require: rule a: expression: column 1: undeclared reference to 'clusters'"},
 		"too heavy":                 {"platform.cf.new", fmt.Sprintf(score, 99), http.StatusForbidden, "prefer: cf would have preferences of the weight 101 together; at most 100"},
