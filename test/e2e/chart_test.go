@@ -42,6 +42,9 @@ const lifeCycle = "P3 || P4 || F1 || F2 || U1 || U2 || L1 || L2 || B1 || B6 || D
 func TestChart(t *testing.T) {
 	prepareHub(t)
 	before, o := newOperator(t, checkoutBefore(t)), newOperator(t, checkout(t))
+	if len(o.blocks) != 5 {
+		t.Fatalf("docs/operating.md has %d blocks of commands for the hub on a cluster, want those for the image, installing, registering, upgrading and uninstalling", len(o.blocks))
+	}
 	b := before.install(t)
 	for _, name := range members {
 		before.shell(t, fmt.Sprintf("sluice cluster add %s --from-kubeconfig %s --region region-of-%[1]s --kubeconfig $KUBECONFIG", name, internalKubeconfig(name)))
@@ -106,8 +109,8 @@ func checkoutBefore(t *testing.T) string {
 type operator struct {
 	dir         string
 	environment []string
-	// The page's blocks.
-	image, installation, register, upgrade, cleanUp string
+	// blocks of commands on the page: for the image, installing, registering, upgrading, and uninstalling.
+	blocks []string
 }
 
 func newOperator(t *testing.T, dir string) *operator {
@@ -118,15 +121,26 @@ func newOperator(t *testing.T, dir string) *operator {
 	pinned := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile=%s helm \"$@\"\n", filepath.Join(dir, "tools/go.mod"))
 	must(t, os.WriteFile(filepath.Join(tools, "helm"), []byte(pinned), 0o755))
 	blocks := commandsUnder(t, filepath.Join(dir, "docs/operating.md"), "### On a cluster")
-	if len(blocks) < 4 {
-		t.Fatalf("docs/operating.md has %d blocks of commands for the hub on a cluster, want those for the image, installing, registering, upgrading and uninstalling", len(blocks))
-	}
 	return &operator{
-		dir: dir,
+		dir: dir, blocks: blocks,
 		environment: newcomer(t, "KUBECONFIG="+kubeconfig(hubCluster), "MEMBER_KUBECONFIG="+internalKubeconfig(members[0]),
 			"PATH="+strings.Join([]string{filepath.Join(dir, "bin"), strings.TrimSpace(kubectl), tools, os.Getenv("PATH")}, ":")),
-		image: blocks[0], installation: blocks[1], register: blocks[2], upgrade: blocks[3], cleanUp: blocks[len(blocks)-1],
 	}
+}
+
+// commands returns the page's block that has a command.
+func (o *operator) commands(t *testing.T, command string) string {
+	t.Helper()
+	var found []string
+	for _, block := range o.blocks {
+		if strings.Contains(block, command) {
+			found = append(found, block)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("docs/operating.md has %d blocks with %q for the hub on a cluster, want one", len(found), command)
+	}
+	return found[0]
 }
 
 func (o *operator) shell(t *testing.T, script string) {
@@ -137,7 +151,7 @@ func (o *operator) shell(t *testing.T, script string) {
 // build makes the image, and loads it onto the hub's node.
 func (o *operator) build(t *testing.T) {
 	t.Helper()
-	o.shell(t, o.image)
+	o.shell(t, o.commands(t, "make image"))
 	must(t, run("test/kind/load.sh", hubCluster, filepath.Join(o.dir, "bin/sluice-image.tar")))
 }
 
@@ -146,8 +160,8 @@ func (o *operator) build(t *testing.T) {
 func (o *operator) install(t *testing.T) broker {
 	t.Helper()
 	o.build(t)
-	o.shell(t, o.installation)
-	o.shell(t, o.register)
+	o.shell(t, o.commands(t, "helm install"))
+	o.shell(t, o.commands(t, "sluice cluster add"))
 	o.shell(t, "sluice cluster remove mine --kubeconfig $KUBECONFIG") // it joins again under its own name
 
 	must(t, os.WriteFile(filepath.Join(o.dir, "platforms.yaml"), []byte(platforms), 0o600))
@@ -174,13 +188,12 @@ func (o *operator) upgradeUnderLoad(t *testing.T, b broker) {
 	b.provision(t, "kept", p, nil)
 	kept := consume(t, b.must(t, "PUT", bindingPath("kept"), nil, body, http.StatusCreated))
 
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", o.upgrade)
-	cmd.Dir, cmd.Env = o.dir, o.environment
+	upgrade := o.commands(t, "helm upgrade")
 	var out []byte
 	upgraded := make(chan error, 1)
 	go func() {
 		var err error
-		out, err = cmd.CombinedOutput()
+		out, err = shellCommand(o.dir, upgrade, o.environment).CombinedOutput()
 		upgraded <- err
 	}()
 	for orders, ended := 1, false; !ended; orders++ {
@@ -192,7 +205,7 @@ func (o *operator) upgradeUnderLoad(t *testing.T, b broker) {
 		select {
 		case err := <-upgraded:
 			ended = true
-			t.Logf("%s\n%s\n%d instances were ordered, bound, unbound and deleted meanwhile", o.upgrade, out, orders)
+			t.Logf("%s\n%s\n%d instances were ordered, bound, unbound and deleted meanwhile", upgrade, out, orders)
 			must(t, err)
 		default:
 		}
@@ -211,13 +224,12 @@ func (o *operator) upgradeUnderLoad(t *testing.T, b broker) {
 func (o *operator) uninstall(t *testing.T, b broker) {
 	p := b.findPlan(t, "kubernetes-resources", "small")
 	b.provision(t, "last", p, nil)
-	refused := exec.Command("bash", "-c", "helm uninstall sluice -n sluice --wait --timeout 1m")
-	refused.Dir, refused.Env = o.dir, o.environment
-	if out, err := refused.CombinedOutput(); err == nil {
+	const uninstall = "helm uninstall sluice -n sluice --wait --timeout 1m"
+	if out, err := shellCommand(o.dir, uninstall, o.environment).CombinedOutput(); err == nil {
 		t.Fatalf("helm uninstall went through with an instance left:\n%s", out)
 	}
 	b.deprovision(t, "last", p)
-	o.shell(t, o.cleanUp)
+	o.shell(t, o.commands(t, "helm uninstall"))
 }
 
 // podLogs shows the end of what every replica said.

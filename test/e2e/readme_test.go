@@ -73,12 +73,17 @@ func newcomer(t *testing.T, environment ...string) []string {
 	return append(variables, environment...)
 }
 
-// shell runs a script in a folder, in nothing but the environment given, and fails the test if it fails.
-func shell(t *testing.T, dir, script string, environment []string) {
-	t.Helper()
+// shellCommand is a script in a folder, in nothing but the environment given.
+func shellCommand(dir, script string, environment []string) *exec.Cmd {
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = dir, environment
-	out, err := cmd.CombinedOutput()
+	return cmd
+}
+
+// shell runs a script, and fails the test if it fails.
+func shell(t *testing.T, dir, script string, environment []string) {
+	t.Helper()
+	out, err := shellCommand(dir, script, environment).CombinedOutput()
 	t.Logf("%s\n%s", script, out)
 	if err != nil {
 		t.Fatalf("%v", err)
