@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// AgreedVariables are those of the rules of Agreed: Variables and others, beside the variable agreed, the annotations that
+// AgreedVariables has Variables and more, for the rules of Agreed. These also use the variable agreed, the annotations that
 // Annotations returns. The repository of an image is its name as containerd reads it (github.com/distribution/reference),
 // without tag and digest.
 var AgreedVariables = slices.Concat(Variables, []Variable{
