@@ -170,7 +170,6 @@ e2e-chart: bin/e2e.test ## On kind: docs/operating.md's installation, conformanc
 
 e2e-liqo: bin/e2e.test ## On kind, with real Liqo: peered clusters
 	@echo "test: peered clusters with Liqo"
-	@test/kind/down.sh sluice-hub sluice-a sluice-b 2>/dev/null # idle, they take a third of a processor
 	@$(call e2e,TestPeering) $(flags)
 
 flags :=

@@ -74,7 +74,7 @@ func prepareHub(t *testing.T) {
 	t.Helper()
 	needMembers(t)
 	must(t, run("test/kind/down.sh", hubCluster))
-	must(t, run("test/kind/up.sh", "--out", kubeconfigs, hubCluster))
+	must(t, clustersUp(hubCluster))
 	admin, _ := administrator(t, hubCluster)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -25,9 +25,10 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// The kind clusters of these tests: one is the hub that the chart is installed
-// on, the others are the members.
-const hubCluster = "sluice-hub"
+// The kind clusters of these tests, all with the same address ranges, as clusters of different
+// owners often have. For most tests one is the hub that the chart is installed on, the others are
+// the members; TestPeering, which comes last, installs Liqo on them all.
+const hubCluster = "sluice-c"
 
 var members = []string{"sluice-a", "sluice-b"}
 
@@ -76,7 +77,7 @@ func needMembers(t *testing.T) {
 }
 
 var membersUp = sync.OnceValue(func() error {
-	if err := run("test/kind/up.sh", append([]string{"--out", kubeconfigs}, members...)...); err != nil {
+	if err := clustersUp(members...); err != nil {
 		return err
 	}
 	if err := loadEcho(members...); err != nil {
@@ -84,6 +85,11 @@ var membersUp = sync.OnceValue(func() error {
 	}
 	return sweep()
 })
+
+// clustersUp makes those of the clusters that are not there, and writes all their kubeconfigs.
+func clustersUp(names ...string) error {
+	return run("test/kind/up.sh", append([]string{"--same-ranges", "--out", kubeconfigs}, names...)...)
+}
 
 // echoImage is the workload that pods of these tests run.
 var echoImage string

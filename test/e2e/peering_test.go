@@ -29,12 +29,12 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// The kind clusters of TestPeering, all with the same address ranges: a consumer's own, a
-// provider that is also the hub, and a provider that joins by invitation.
+// The kind clusters of TestPeering: a consumer's own, a provider that is also the hub, and a
+// provider that joins by invitation.
 const (
-	peerConsumer = "sluice-liqo-a"
-	peerProvider = "sluice-liqo-b"
-	peerInvited  = "sluice-liqo-c"
+	peerConsumer = "sluice-a"
+	peerProvider = "sluice-b"
+	peerInvited  = "sluice-c"
 )
 
 // patience is how long anything of Liqo's may take on a busy machine.

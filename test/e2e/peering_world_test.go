@@ -60,7 +60,8 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	return w
 }
 
-// liqoClusters brings up kind clusters with Liqo, for one test.
+// liqoClusters installs Liqo on kind clusters, for one test. Clusters of other tests serve, unless
+// Liqo was there before: what a run that was killed has left of it stays on their nodes.
 func liqoClusters(t *testing.T, names ...string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -68,10 +69,18 @@ func liqoClusters(t *testing.T, names ...string) {
 			must(t, run("test/kind/down.sh", names...)) // they take a processor among them, doing nothing
 		}
 	})
-	if !*keep {
-		must(t, run("test/kind/down.sh", names...)) // what a run that was killed has left there stays on their nodes
+	must(t, clustersUp(names...))
+	var stale []string
+	for _, name := range names {
+		if _, err := clientset(t, name).CoreV1().Namespaces().Get(t.Context(), "liqo", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			must(t, err)
+			stale = append(stale, name)
+		}
 	}
-	must(t, run("test/kind/up.sh", append([]string{"--same-ranges", "--out", kubeconfigs}, names...)...))
+	if len(stale) > 0 && !*keep {
+		must(t, run("test/kind/down.sh", stale...))
+		must(t, clustersUp(stale...))
+	}
 	must(t, run("test/kind/liqo.sh", names...))
 }
 

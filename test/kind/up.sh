@@ -31,16 +31,17 @@ done
 [[ $workers =~ ^[0-9]+$ ]] || fail "--workers $workers: not a number"
 check_cluster_names "$@"
 
-# index_of NAME: the number from which the cluster's subnets are derived. A cluster keeps it until it is taken down.
-index_of() (
-  local file=$state/$1/index index
+# number_of NAME WHICH: the lowest that no other cluster has among its numbers of the same kind. A cluster keeps it until it
+# is taken down. Its subnets are derived from the one called index, its part of common ones from the one called part.
+number_of() (
+  local file=$state/$1/$2 number
   lock index
   if [ ! -e "$file" ]; then
-    for index in {1..99}; do
-      grep -qsx "$index" "$state"/*/index || break
+    for number in {1..99}; do
+      grep -qsx "$number" "$state"/*/"$2" || break
     done
     mkdir -p "$state/$1"
-    echo "$index" >"$file"
+    echo "$number" >"$file"
   fi
   cat "$file"
 )
@@ -49,7 +50,7 @@ index_of() (
 subnets() {
   local pods=10.210 services=10.220 index
   if [ -z "$same_ranges" ]; then
-    index=$(index_of "$1")
+    index=$(number_of "$1" index)
     pods=10.$((10 + index)) services=10.$((110 + index))
   fi
   printf '  podSubnet: %s.0.0/16\n  serviceSubnet: %s.0.0/16\n' "$pods" "$services"
@@ -127,7 +128,7 @@ route_pods() {
 # has 256 addresses of the pod subnet. Pods that have started already, CoreDNS's, keep theirs.
 slice_pods() {
   local first node
-  first=$((10 + $(index_of "$1") % 4 * 60))
+  first=$((10 + $(number_of "$1" part) % 4 * 60))
   for node in $(containers "$1"); do
     docker exec "$node" bash -c 'until [ -e /etc/cni/net.d/10-containerd-net.conflist ]; do sleep 0.2; done
       sed -i "s#\"subnet\": \"\(.*\)\.0/24\"#&, \"rangeStart\": \"\1.$0\", \"rangeEnd\": \"\1.$1\"#" /etc/cni/net.d/10-containerd-net.conflist
@@ -155,6 +156,8 @@ create() {
   containers "$1" | xargs -r docker rm --force --volumes
   # Its kubeconfig goes to the state folder: ~/.kube/config is the user's.
   "$kind" create cluster --config "$state/$1/kind.yaml" --kubeconfig "$state/$1/kubeconfig"
+  # What a killed run leaves behind must not come back with the daemon and take the processors of the next.
+  containers "$1" | xargs docker update --restart=no >/dev/null
   if ((workers)) && [ -n "$own_cni" ]; then
     timeout 60 bash -c "until [ \$(docker exec $1-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes \
       --output jsonpath='{.items[*].spec.podCIDR}' | wc -w) = $((workers + 1)) ]; do sleep 0.5; done"
