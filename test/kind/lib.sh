@@ -7,8 +7,9 @@ cache=${SLUICE_CACHE:-$HOME/.cache/sluice}/kind
 state=$cache/clusters          # one folder per cluster: its index, its configuration
 kubeconfigs=$cache/kubeconfigs # where up.sh writes unless told otherwise
 cluster_prefix=sluice-         # only clusters so named are ever touched
+node_cache=/kind/cache         # the cache as nodes see it
 mkdir -p "$cache/locks" "$cache/logs"
-export cache state kubeconfigs cluster_prefix GOWORK=off
+export cache state kubeconfigs cluster_prefix node_cache GOWORK=off
 
 # Bash lets background commands ignore Ctrl-C; pass it on. The Docker daemon has a process group of its own.
 trap 'trap - TERM; kill 0' INT

@@ -58,7 +58,7 @@ subnets() {
 
 # configuration NAME: the kind configuration of the cluster.
 configuration() {
-  local worker
+  local worker archives="{hostPath: \"$cache\", containerPath: \"$node_cache\", readOnly: true}"
   cat <<YAML
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -88,9 +88,11 @@ containerdConfigPatches:
 nodes:
 - role: control-plane
   image: "$image"
-  extraMounts: [{hostPath: "$kind_dir/patches", containerPath: /kind/patches, readOnly: true}]
+  extraMounts:
+  - {hostPath: "$kind_dir/patches", containerPath: /kind/patches, readOnly: true}
+  - $archives
 YAML
-  for ((worker = 0; worker < workers; worker++)); do echo "- {role: worker, image: \"$image\"}"; done
+  for ((worker = 0; worker < workers; worker++)); do echo "- {role: worker, image: \"$image\", extraMounts: [$archives]}"; done
 }
 
 # ready NAME SECONDS: waits until the cluster really works; see ready.sh.
@@ -99,10 +101,12 @@ ready() { docker exec --interactive "$1-control-plane" bash -euo pipefail -s -- 
 # address_of NAME: the control-plane node's address on the Docker network. It may change when Docker is restarted.
 address_of() { docker inspect --format '{{.NetworkSettings.Networks.kind.IPAddress}}' "$1-control-plane"; }
 
-# reusable NAME: whether all nodes run the current image, in the number and with the subnets wanted, and work.
+# reusable NAME: whether all nodes run the current image, in the number and as configured here, and work. Where this checkout
+# is, and so its patches, does not matter.
 reusable() {
   local id
-  [ "$(grep Subnet: "$state/$1/kind.yaml" 2>/dev/null)" = "$(subnets "$1")" ] || { say "$1: has other subnets"; return 1; }
+  [ "$(grep -v patches, "$state/$1/kind.yaml" 2>/dev/null)" = "$(configuration "$1" | grep -v patches,)" ] ||
+    { say "$1: has other subnets or settings"; return 1; }
   [ "$(containers "$1" | wc -l)" = $((workers + 1)) ] || { say "$1: has another number of nodes"; return 1; }
   for id in $(containers "$1"); do
     [ "$(docker inspect --format '{{.State.Running}} {{.Image}}' "$id")" = "true $image_id" ] ||
