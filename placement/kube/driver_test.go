@@ -180,9 +180,16 @@ func anUpdateBelowUseIsRefused(t *testing.T, f *fixture) {
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)
-	if err := f.admin.Create(t.Context(), pod(ns, "web", "cpu", "3", "memory", "1Gi")); err != nil {
+	web := pod(ns, "web", "cpu", "3", "memory", "1Gi")
+	if err := f.admin.Create(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}
+	// Admission counts the pod at once, but the quota's controller, which counts again for each new object, may not know it yet.
+	eventually(t, "the pod runs and is counted", func(ctx context.Context) (bool, error) {
+		err := f.admin.Get(ctx, client.ObjectKeyFromObject(web), web)
+		used := f.quota(t, ns).Status.Used["requests.cpu"]
+		return web.Status.Phase == corev1.PodRunning && used.Value() == 3, err
+	})
 	before := f.versions(t, ns)
 	d.Placement.Reserved = amounts("cpu", "2", "memory", "4Gi")
 	err := f.driver().Deliver(t.Context(), d)
