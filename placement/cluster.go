@@ -37,6 +37,8 @@ type Cluster struct {
 	CapacityUnknown string
 	// Unproven lists the facts that the provider must still prove; empty if there are none.
 	Unproven string
+	// Unguarded is the reason why rules for pods would not be enforced there; empty if they are, or never apply.
+	Unguarded string
 	// Claims about the cluster and its provider that are valid.
 	Claims []v1alpha1.Claim
 	// Cordoned clusters take no new placements.
@@ -104,6 +106,9 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	if meta.IsStatusConditionFalse(mc.Status.Conditions, v1alpha1.ConditionCapacityKnown) {
 		_, c.CapacityUnknown = mc.Holds(v1alpha1.ConditionCapacityKnown)
 	}
+	if c.Driver == v1alpha1.DriverKube || c.Driver == v1alpha1.DriverLiqo {
+		_, c.Unguarded = mc.Holds(v1alpha1.ConditionRulesEnforced)
+	}
 	if mc.Spec.Trust != nil {
 		c.Claims = claimsAt(mc, now)
 		_, c.Unproven = mc.Holds(v1alpha1.ConditionAdmitted)
@@ -168,7 +173,7 @@ func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.CapacityUnknown == other.CapacityUnknown && c.Cordoned == other.Cordoned &&
-		c.Unproven == other.Unproven && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && maps.Equal(c.Withheld, other.Withheld) && maps.Equal(c.Markets, other.Markets) && maps.Equal(c.Failures, other.Failures) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
+		c.Unproven == other.Unproven && c.Unguarded == other.Unguarded && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && maps.Equal(c.Withheld, other.Withheld) && maps.Equal(c.Markets, other.Markets) && maps.Equal(c.Failures, other.Failures) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
 		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
 		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)

@@ -93,6 +93,9 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 			asked = append(asked, ruled(&r.Rules[i], facts))
 		}
 	}
+	if rules := r.forPods(); len(rules) > 0 {
+		asked = append(asked, unguarded(rules))
+	}
 	needs := r.on(1)
 	for _, name := range needs.names() {
 		if needs[name] <= 0 {

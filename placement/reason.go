@@ -43,6 +43,8 @@ const (
 	ReasonPolicy Reason = "Policy"
 	// ReasonPodsRefused: a policy's rules for workloads refuse pods of the order.
 	ReasonPodsRefused Reason = "PodsRefused"
+	// ReasonRulesNotEnforced: a policy has rules for workloads, and the cluster would not enforce them.
+	ReasonRulesNotEnforced Reason = "RulesNotEnforced"
 	// ReasonLabelMismatch: the selector does not match the cluster's labels.
 	ReasonLabelMismatch Reason = "LabelMismatch"
 	// ReasonTierMismatch: the cluster has another tier.

@@ -32,6 +32,7 @@ type rowSets struct {
 	cordoned  set
 	uncounted set // has a capacity that is not known
 	unproven  set // has to prove an offering, and has not
+	unguarded set // does not enforce rules for pods
 	avoided   set // has a PreferNoSchedule taint
 	// exposing holds clusters with a Gateway for public ports, by the protocol that it passes.
 	exposing map[v1alpha1.AppProtocol]set
@@ -123,7 +124,7 @@ func (t *traits) moved(to func(set) set) *traits {
 	changed := &traits{hash: t.hash, answers: newKept[answers](), rowSets: t.rowSets}
 	for _, one := range []*set{
 		&changed.all, &changed.managing, &changed.brokers, &changed.owned, &changed.peering, &changed.joined, &changed.ready, &changed.verified,
-		&changed.cordoned, &changed.uncounted, &changed.unproven, &changed.avoided,
+		&changed.cordoned, &changed.uncounted, &changed.unproven, &changed.unguarded, &changed.avoided,
 	} {
 		*one = to(*one)
 	}
@@ -161,7 +162,7 @@ func (t *rowSets) put(row int, c *Cluster, is bool) {
 	}{
 		{&t.managing, c.Driver == v1alpha1.DriverCAPI}, {&t.brokers, c.Driver == v1alpha1.DriverOSB}, {&t.owned, len(c.Consumers) > 0}, {&t.peering, c.Liqo != nil},
 		{&t.joined, c.Liqo != nil && c.Liqo.Joined != nil}, {&t.ready, c.Ready}, {&t.verified, c.AccessVerified},
-		{&t.cordoned, c.Cordoned}, {&t.unproven, c.Unproven != ""}, {&t.uncounted, c.CapacityUnknown != ""},
+		{&t.cordoned, c.Cordoned}, {&t.unproven, c.Unproven != ""}, {&t.unguarded, c.Unguarded != ""}, {&t.uncounted, c.CapacityUnknown != ""},
 	} {
 		if one.here {
 			one.of.put(row, is)

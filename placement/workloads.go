@@ -39,18 +39,41 @@ func (f *facts) refusedBy(r *Rule) (found refusedPod) {
 	return found
 }
 
-// rulesOn returns the rules for pods of the request on a cluster, in the order of their policies, each once. Whole
-// clusters and instances of other brokers have none, as nothing would enforce them.
-func (r *Request) rulesOn(c *Cluster) (rules []v1alpha1.WorkloadRules) {
+// forPods returns the request's rules for pods. Whole clusters and instances of other brokers have none, as nothing would
+// enforce them.
+func (r *Request) forPods() (rules []*Rule) {
 	if r.Shape != nil || r.Upstream != nil {
 		return nil
 	}
+	for i := range r.Rules {
+		if r.Rules[i].workloads != nil {
+			rules = append(rules, &r.Rules[i])
+		}
+	}
+	return rules
+}
+
+// unguarded rejects the clusters to which one of the rules for pods applies, and which would not enforce it.
+func unguarded(rules []*Rule) filter {
+	return filter{reason: ReasonRulesNotEnforced, entry: true, passing: true,
+		rejects: func(p *page, among set) (refused set) {
+			among = among.and(p.unguarded)
+			for _, rule := range rules {
+				refused = refused.or(rule.concerns(p, among))
+			}
+			return refused
+		},
+		message: func(p *page, row int) string { return p.clusters[row].Unguarded },
+	}
+}
+
+// rulesOn returns the rules for pods of the request on a cluster, in the order of their policies, each once.
+func (r *Request) rulesOn(c *Cluster) (rules []v1alpha1.WorkloadRules) {
 	if sold, stays := r.Sold[c.Name]; stays {
 		return sold
 	}
-	for i := range r.Rules {
-		rule := &r.Rules[i]
-		if rule.workloads == nil || rule.Provider != "" && rule.Provider != c.Provider {
+	for _, rule := range r.forPods() {
+		if rule.Provider != "" && rule.Provider != c.Provider {
 			continue
 		}
 		if !slices.ContainsFunc(rules, func(has v1alpha1.WorkloadRules) bool { return reflect.DeepEqual(has, *rule.workloads) }) {

@@ -11,6 +11,7 @@ const (
 
 	// MemberCluster.
 	ConditionReachable      = "Reachable"      // its API server answers
+	ConditionRulesEnforced  = "RulesEnforced"  // rules of policies for pods are enforced there, by admission policies
 	ConditionAccessVerified = "AccessVerified" // Sluice has the permissions there that its driver needs
 	ConditionCapacityKnown  = "CapacityKnown"  // its capacity has been read, and what was read still holds
 	ConditionAdmitted       = "Admitted"       // its provider has proven what spec.trust asks for

@@ -107,7 +107,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
 			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
 		},
-		Rules:  registration.Rules,
+		Rules: registration.Rules, Unguarded: registration.Unguarded,
 		Probed: f.trust.probed(f.probeEvery),
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)

@@ -21,6 +21,7 @@ const (
 	reasonVerified   = "Verified"
 	reasonDenied     = "Denied"
 	reasonWritesFail = "WritesFail"
+	reasonUnguarded  = "GuardsMissing"
 	reasonRead       = "Read"
 	reasonRestored   = "HubRestored"
 	reasonCordoned   = "Cordoned"
@@ -113,6 +114,13 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, verifiedMessage(cluster))
 	case w.access.problem != nil && !(wasVerified && w.access.isTolerated()):
 		set(v1alpha1.ConditionAccessVerified, false, reasonDenied, w.access.problem.Error())
+	}
+
+	switch {
+	case w.guards.enforced:
+		set(v1alpha1.ConditionRulesEnforced, true, reasonVerified, "its admission policies for pods are there")
+	case w.guards.problem != nil:
+		set(v1alpha1.ConditionRulesEnforced, false, reasonUnguarded, w.guards.problem.Error())
 	}
 
 	verified := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)

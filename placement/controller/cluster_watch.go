@@ -113,6 +113,7 @@ type clusterWatch struct {
 
 	health health
 	access access
+	guards guards
 	writes writes
 	// untilThorough is the number of probes until the next thorough one.
 	untilThorough int
@@ -181,6 +182,7 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 		w.access.inspect(inspecting, r, cluster, w.target, now)
 		cancel()
 	}
+	w.guards.look(probing, r, cluster, w.target, now)
 	w.writes.look(r, w.cluster, w.target.write, now)
 	w.reader.Wait(probing)
 }
@@ -227,7 +229,7 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 	w.opened = now
 	if !same {
 		w.close(false)
-		w.target, w.health, w.access, w.writes, w.catalog = opened, health{}, access{}, writes{}, nil
+		w.target, w.health, w.access, w.guards, w.writes, w.catalog = opened, health{}, access{}, guards{}, writes{}, nil
 		var watching context.Context
 		watching, w.stop = context.WithCancel(r.running)
 		if now.driver == v1alpha1.DriverKube || now.driver == v1alpha1.DriverLiqo {

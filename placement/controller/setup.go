@@ -49,6 +49,10 @@ type Options struct {
 	// Rules returns the rights that Sluice needs on a member cluster before anything is placed there;
 	// nil means that nothing is checked.
 	Rules func(*v1alpha1.MemberCluster) []rbacv1.PolicyRule
+	// Unguarded reads from a member cluster, with the drivers kube and liqo, why rules for pods would not be
+	// enforced there; empty if they are. The error is that of a cluster that does not answer. Nil means that they are
+	// enforced everywhere.
+	Unguarded func(context.Context, *v1alpha1.MemberCluster, *member.Connection) (string, error)
 	// Leadership of this replica among several. Nil means that no other replica ever writes to
 	// the hub, so that the cache is complete when it has started.
 	Leadership Leadership
@@ -172,6 +176,9 @@ func (o Options) complete() Options {
 	}
 	if o.Rules == nil {
 		o.Rules = func(*v1alpha1.MemberCluster) []rbacv1.PolicyRule { return nil }
+	}
+	if o.Unguarded == nil {
+		o.Unguarded = func(context.Context, *v1alpha1.MemberCluster, *member.Connection) (string, error) { return "", nil }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

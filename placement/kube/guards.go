@@ -46,6 +46,12 @@ func PodsGuard(name, spec string, where *Where, what ...*What) []tenant.Object {
 	return Policy(name, policy, where)
 }
 
+// AgreedGuard holds the pods of instances to the rules that policies add for their namespaces.
+func AgreedGuard() []tenant.Object {
+	return Policy("sluice-agreed", AgreedPolicy("object.spec", "namespaceObject.metadata.?annotations.orValue({})",
+		Matching("", "v1", "pods", create, change), Ephemeral()), instances())
+}
+
 // AgreedPolicy is the spec of an admission policy that enforces the rules that policies add for a namespace, the table
 // podrules.Agreed. spec is the CEL expression of the pod spec in object, and annotations that of the annotations with the
 // rules.

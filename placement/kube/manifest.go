@@ -137,12 +137,6 @@ func ownNamespacesPolicy(namespace string) []tenant.Object {
 // tenantGuards deny what RBAC leaves open to anyone that may create workloads in an instance's
 // namespace.
 func tenantGuards() []tenant.Object {
-	// Not the other namespaces that Sluice creates: in a tenant namespace of Liqo's run the gateways,
-	// which are privileged.
-	instances := func() *Where {
-		return admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
-			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelInstance).WithOperator("Exists")))
-	}
 	// A binding's account, or any other account of the namespace.
 	const consumers = "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
 	// dyn, because the kinds have different schemas, and each validation is for one of them.
@@ -169,10 +163,16 @@ func tenantGuards() []tenant.Object {
 					"external IPs are not for sale")),
 		instances())
 	objects = append(objects, PodsGuard("sluice-pods", "object.spec", instances(), Matching("", "v1", "pods", create, change))...)
-	objects = append(objects, Policy("sluice-agreed", AgreedPolicy("object.spec", "namespaceObject.metadata.?annotations.orValue({})",
-		Matching("", "v1", "pods", create, change), Ephemeral()), instances())...)
+	objects = append(objects, AgreedGuard()...)
 	objects = append(objects, EndsGuard("sluice-pod-ends", instances())...)
 	return append(objects, ObjectsGuard("sluice-objects", consumers, instances(), written()...)...)
+}
+
+// instances matches the namespaces of instances. It does not match the other namespaces that Sluice creates: in a tenant
+// namespace of Liqo's run the gateways, which are privileged.
+func instances() *Where {
+	return admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
+		metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelInstance).WithOperator("Exists")))
 }
 
 // Policy returns a ValidatingAdmissionPolicy and its binding, which denies.

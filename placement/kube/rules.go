@@ -3,6 +3,7 @@ package kube
 import (
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -41,13 +42,13 @@ func ReaderRules(reader string) []rbacv1.PolicyRule {
 	}
 }
 
-// WatchRules lets Sluice see two things in instances' namespaces in addition to Rules: that an
-// object of the namespace was deleted or changed, and what other hubs have reserved. Registration grants
-// it. A cluster that was registered before works without it: an object is then restored
-// at the next periodic check, and other hubs' reservations do not count.
+// WatchRules lets Sluice see three things in addition to Rules: that an object in an instance's namespace was
+// deleted or changed, what other hubs have reserved, and whether the cluster enforces rules for pods (GuardRules).
+// Registration grants it. A cluster that was registered before works without it: an object is then restored
+// at the next periodic check, other hubs' reservations do not count, and orders with rules for pods go elsewhere.
 func WatchRules() []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
-	return []rbacv1.PolicyRule{
+	return append(GuardRules(), []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges", "services"}, Verbs: watch},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "statefulsets"}, Verbs: watch},
 		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: watch},
@@ -56,7 +57,15 @@ func WatchRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes", "tcproutes"}, Verbs: watch},
 		{APIGroups: []string{workload.DNSEndpoints.Group}, Resources: []string{"dnsendpoints"}, Verbs: watch},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: watch},
-	}
+	}...)
+}
+
+// GuardRules lets Sluice see whether the admission policies are there that enforce rules for pods (AgreedGuard).
+func GuardRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"},
+		ResourceNames: []string{"sluice-agreed", "sluice-liqo-agreed"}, Verbs: []string{"get"},
+	}}
 }
 
 // TenantRules returns the ceiling inside an instance's namespace: what Sluice needs

@@ -42,23 +42,32 @@ const consumers = "namespaceObject.metadata.?labels['" + consts.RemoteClusterID 
 // Guards returns the admission policies of a cluster that sells over Liqo. account is the
 // namespace of Sluice's ServiceAccount there.
 func Guards(account string) []tenant.Object {
-	shadow := func(resource string, operations ...admissionregistrationv1.OperationType) *kube.What {
-		return kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, resource, operations...)
-	}
 	objects := SlicesPolicy()
 	objects = append(objects, ownWritesPolicy(account)...)
 	objects = append(objects, isolatedFirst(kube.Matching("", "v1", "pods", create), shadow("shadowpods", create))...)
-	const spec = "request.resource.resource == 'shadowpods' ? dyn(object).spec.?pod.orValue({}) : dyn(object).spec"
-	// The rules are on the NetworkPolicy, without which no pod is created.
-	objects = append(objects, byIsolation("sluice-liqo-agreed", admissionregistrationv1.AllowAction,
-		kube.AgreedPolicy(spec, "params.metadata.?annotations.orValue({})", kube.Matching("", "v1", "pods", create, change), kube.Ephemeral(), shadow("shadowpods", create, change)))...)
+	objects = append(objects, AgreedGuard()...)
 	objects = append(objects, exposurePolicy()...)
-	objects = append(objects, kube.PodsGuard("sluice-liqo-pods", spec, remoteNamespaces(),
+	objects = append(objects, kube.PodsGuard("sluice-liqo-pods", podSpec, remoteNamespaces(),
 		kube.Matching("", "v1", "pods", create, change), shadow("shadowpods", create, change))...)
 	objects = append(objects, kube.EndsGuard("sluice-liqo-pod-ends", remoteNamespaces())...)
 	return append(objects, kube.ObjectsGuard("sluice-liqo-objects", consumers, remoteNamespaces(),
 		kube.Matching("", "v1", "configmaps", create, change).WithResources("persistentvolumeclaims", "pods", "secrets", "services"),
 		shadow("shadowpods", create, change).WithResources("shadowendpointslices"))...)
+}
+
+// podSpec is the CEL expression of the pod spec in a Pod, or in Liqo's object for one.
+const podSpec = "request.resource.resource == 'shadowpods' ? dyn(object).spec.?pod.orValue({}) : dyn(object).spec"
+
+// shadow matches operations on one of Liqo's objects that are made into a provider's.
+func shadow(resource string, operations ...admissionregistrationv1.OperationType) *kube.What {
+	return kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, resource, operations...)
+}
+
+// AgreedGuard holds consumers' pods to the rules that policies add for their namespaces. The rules are on the NetworkPolicy,
+// without which no pod is created.
+func AgreedGuard() []tenant.Object {
+	return byIsolation("sluice-liqo-agreed", admissionregistrationv1.AllowAction,
+		kube.AgreedPolicy(podSpec, "params.metadata.?annotations.orValue({})", kube.Matching("", "v1", "pods", create, change), kube.Ephemeral(), shadow("shadowpods", create, change)))
 }
 
 // isolatedFirst denies objects that run pods until the namespace has its NetworkPolicy, so that

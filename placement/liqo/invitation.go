@@ -216,11 +216,11 @@ func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string)
 }
 
 // joinedManifest describes Sluice's account on a cluster that has joined. The account may read
-// everything that JoinedRules lists, and isolate consumers' pods at a provider. All its other
+// everything that JoinedRules and kube.GuardRules list, and isolate consumers' pods at a provider. All its other
 // writes are in one namespace (inTenantNamespace).
 func joinedManifest(provides bool, reader string) kube.ManifestOptions {
 	o := kube.ManifestOptions{
-		Rules: JoinedRules(reader), TenantRules: []rbacv1.PolicyRule{},
+		Rules: append(JoinedRules(reader), kube.GuardRules()...), TenantRules: []rbacv1.PolicyRule{},
 		WithoutAdmissionPolicies: true, // they would guard namespaces that this account cannot create
 	}
 	if provides {

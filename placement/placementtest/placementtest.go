@@ -42,6 +42,8 @@ type Cluster struct {
 	// Claims that the provider has proven; Unproven is what it has not proven.
 	Claims   []v1alpha1.Claim `json:"claims"`
 	Unproven string           `json:"unproven"`
+	// Unguarded says why rules for pods would not be enforced.
+	Unguarded string `json:"unguarded"`
 	// Exposure as in the spec.
 	Exposure *v1alpha1.ClusterExposure `json:"exposure"`
 	// Liqo and Consumers as in the spec; either makes it a cluster with the driver liqo.
@@ -89,7 +91,7 @@ func (r Cluster) MemberCluster() *v1alpha1.MemberCluster {
 		mc.Status.Latency = &metav1.Duration{Duration: latency}
 	}
 	for condition, problem := range map[string]string{
-		v1alpha1.ConditionReachable: r.Unreachable, v1alpha1.ConditionAccessVerified: r.Denied, v1alpha1.ConditionCapacityKnown: r.Uncounted, v1alpha1.ConditionAdmitted: r.Unproven,
+		v1alpha1.ConditionReachable: r.Unreachable, v1alpha1.ConditionAccessVerified: r.Denied, v1alpha1.ConditionCapacityKnown: r.Uncounted, v1alpha1.ConditionAdmitted: r.Unproven, v1alpha1.ConditionRulesEnforced: r.Unguarded,
 	} {
 		status := metav1.ConditionTrue
 		if problem != "" {

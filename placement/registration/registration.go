@@ -8,15 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // Registration registers a member cluster, or updates a registered one.
@@ -119,6 +122,33 @@ func Rules(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
 		return kube.Rules(reader)
 	}
 	return nil
+}
+
+// Unguarded returns why a member cluster, with the drivers kube and liqo, does not enforce rules for pods: it lacks an
+// admission policy that this version of Sluice registers, or has it in another form. It is empty if it enforces them. The
+// error is that of a cluster that does not answer.
+func Unguarded(ctx context.Context, cluster *v1alpha1.MemberCluster, connection *member.Connection) (string, error) {
+	for _, guard := range agreedGuards(cluster) {
+		err := tenant.CompareOn(ctx, connection.Client, guard)
+		switch {
+		case err == nil:
+		case errors.Is(err, tenant.ErrChanged), apierrors.IsNotFound(err), apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+			return err.Error(), nil
+		default:
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func agreedGuards(cluster *v1alpha1.MemberCluster) (guards []tenant.Object) {
+	if !cluster.IsJoined() {
+		guards = kube.AgreedGuard()
+	}
+	if cluster.DriverName() == v1alpha1.DriverLiqo && len(cluster.Spec.Consumers) == 0 {
+		guards = append(guards, liqo.AgreedGuard()...)
+	}
+	return guards
 }
 
 // Permissions adds to the options what the driver and the reader of a cluster need there.

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -15,16 +16,24 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
+// ErrChanged is in the errors of objects that are there and differ.
+var ErrChanged = errors.New("was changed")
+
 // Compare reads the live object of an apply configuration and returns an error
 // that names the first field of it that the live object does not have.
 func (t *Tenant) Compare(ctx context.Context, want Object) error {
+	return CompareOn(ctx, t.Connection.Client, want)
+}
+
+// CompareOn is Compare with another client.
+func CompareOn(ctx context.Context, c client.Reader, want Object) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(schema.FromAPIVersionAndKind(*want.GetAPIVersion(), *want.GetKind()))
 	key := client.ObjectKey{Name: *want.GetName()}
 	if namespace := want.GetNamespace(); namespace != nil {
 		key.Namespace = *namespace
 	}
-	if err := t.Connection.Client.Get(ctx, key, live); err != nil {
+	if err := c.Get(ctx, key, live); err != nil {
 		return fmt.Errorf("read %s %s: %w", live.GetKind(), key.Name, err)
 	}
 	fields, err := fieldsOf(want)
@@ -32,7 +41,7 @@ func (t *Tenant) Compare(ctx context.Context, want Object) error {
 		return fmt.Errorf("render %s %s: %w", live.GetKind(), key.Name, err)
 	}
 	if difference := missing(fields, live.Object, ""); difference != "" {
-		return fmt.Errorf("%s %s was changed: %s", live.GetKind(), key.Name, difference)
+		return fmt.Errorf("%s %s %w: %s", live.GetKind(), key.Name, ErrChanged, difference)
 	}
 	return nil
 }
@@ -57,7 +66,7 @@ func (t *Tenant) LiveAsWanted(ctx context.Context, want *unstructured.Unstructur
 		if live.GetKind() == "Secret" {
 			difference = "its content" // which no message may show
 		}
-		return nil, fmt.Errorf("%s %s was changed: %s", live.GetKind(), live.GetName(), difference)
+		return nil, fmt.Errorf("%s %s %w: %s", live.GetKind(), live.GetName(), ErrChanged, difference)
 	}
 	return live, nil
 }

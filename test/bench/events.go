@@ -43,6 +43,7 @@ var changes = map[string]func(c *placement.Cluster, other bool){
 	"Unverified":      func(c *placement.Cluster, other bool) { c.Unverified = either(other, "why", "") },
 	"CapacityUnknown": func(c *placement.Cluster, other bool) { c.CapacityUnknown = either(other, "why", "") },
 	"Unproven":        func(c *placement.Cluster, other bool) { c.Unproven = either(other, "a fact", "") },
+	"Unguarded":       func(c *placement.Cluster, other bool) { c.Unguarded = either(other, "why", "") },
 	"Claims":          func(c *placement.Cluster, other bool) { c.Claims = either(other, c.Claims[:1], c.Claims) },
 	"Cordoned":        func(c *placement.Cluster, other bool) { c.Cordoned = other },
 	"Allocatable": func(c *placement.Cluster, other bool) {
