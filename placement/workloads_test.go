@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,7 +66,7 @@ func TestRulesForWorkloads(t *testing.T) {
 					continue
 				}
 				c := ClusterOf(&v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: one.name}, Spec: v1alpha1.MemberClusterSpec{Driver: one.driver, Provider: "p" + one.name}}, row.request.At)
-				c.Ready, c.AccessVerified, c.Allocatable = true, true, Resources{"cpu": 10}
+				c.Ready, c.AccessVerified, c.Unguarded, c.Allocatable = true, true, "", Resources{"cpu": 10}
 				inv.UpsertCluster(c)
 			}
 			r := row.request
@@ -95,6 +96,44 @@ func TestRulesForWorkloads(t *testing.T) {
 			}
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestUnguardedClusters: orders with rules go only to clusters that would enforce them, and wait for one. An instance that
+// is on another one stays there.
+func TestUnguardedClusters(t *testing.T) {
+	rules := v1alpha1.WorkloadRules{Digests: true}
+	for name, row := range map[string]struct {
+		driver, provider, enforced string
+		request                    Request
+		says                       string
+	}{
+		"it has not said so yet":    {driver: v1alpha1.DriverKube, says: "RulesNotEnforced on 1 (a: not probed yet)"},
+		"it enforces them":          {driver: v1alpha1.DriverKube, enforced: "yes"},
+		"it does not":               {driver: v1alpha1.DriverLiqo, enforced: "no", says: "RulesNotEnforced on 1 (a: no policy)"},
+		"rules of another provider": {driver: v1alpha1.DriverKube, provider: "pb"},
+		"an instance that is there": {driver: v1alpha1.DriverKube, request: Request{Current: []string{"a"}}},
+		"a cluster for whole ones":  {driver: v1alpha1.DriverCAPI, request: Request{Shape: &v1alpha1.ClusterShape{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inv := NewInventory()
+			inv.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "digests"}, Spec: v1alpha1.PlacementPolicySpec{Provider: row.provider, Workloads: &rules}}}))
+			mc := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.MemberClusterSpec{Driver: row.driver, Provider: "pa"}}
+			if row.enforced != "" {
+				status := map[string]metav1.ConditionStatus{"yes": metav1.ConditionTrue, "no": metav1.ConditionFalse}[row.enforced]
+				v1alpha1.SetCondition(&mc.Status.Conditions, 1, v1alpha1.ConditionRulesEnforced, status, "Test", "no policy")
+			}
+			c := ClusterOf(mc, row.request.At)
+			c.Ready, c.AccessVerified, c.Allocatable = true, true, Resources{"cpu": 10}
+			inv.UpsertCluster(c)
+			r := row.request
+			r.ID, r.Resources, r.Clusters = "si-1", Resources{"cpu": 1}, 1
+			r = inv.Snapshot().Govern(r, Consumer{Platform: "cf"})
+			_, err := Place(r, inv.Snapshot())
+			if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+				t.Errorf("placed with %v, want %q", err, row.says)
 			}
 		})
 	}

@@ -6,15 +6,21 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/placement/registration"
+	"github.com/sluice-dev/sluice/placement/tenant"
 	"github.com/sluice-dev/sluice/test/escape"
 )
 
@@ -129,4 +135,32 @@ func agreedPodsOnly(t *testing.T, f *fixture) {
 	if err := f.admin.Get(t.Context(), client.ObjectKey{Name: ns}, namespace); err != nil || namespace.Annotations[v1alpha1.AnnotationRegistries] != "" {
 		t.Errorf("the namespace has %v, %v", namespace.Annotations, err)
 	}
+}
+
+// aClusterThatDoesNotEnforceRulesIsSeen: Sluice's account reads whether the admission policies are there, and as this
+// version registers them. The cluster was registered for the driver kube.
+func aClusterThatDoesNotEnforceRulesIsSeen(t *testing.T, f *fixture) {
+	want := func(driver, says string) {
+		t.Helper()
+		cluster := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: driver}}
+		missing, err := registration.Unguarded(t.Context(), cluster, &member.Connection{Client: f.sluice})
+		if err != nil || says == "" && missing != "" || !strings.Contains(missing, says) {
+			t.Errorf("driver %s: %q, %v, want %q", driver, missing, err, says)
+		}
+	}
+	want(v1alpha1.DriverKube, "")
+	want(v1alpha1.DriverLiqo, `"sluice-liqo-agreed" not found`)
+	guards := liqo.AgreedGuard()
+	for _, guard := range guards {
+		if err := tenant.ApplyTo(t.Context(), f.admin, guard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(v1alpha1.DriverLiqo, "")
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: *guards[0].GetName()}}
+	if err := f.admin.Patch(t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/spec/validations/0"}]`))); err != nil {
+		t.Fatal(err)
+	}
+	want(v1alpha1.DriverLiqo, "ValidatingAdmissionPolicy sluice-liqo-agreed was changed: .spec.validations has 3 items, not 4")
+	want(v1alpha1.DriverKube, "")
 }

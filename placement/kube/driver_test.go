@@ -44,6 +44,7 @@ func TestOnCluster(t *testing.T) {
 		{"tenants may do no more than they bought", tenantsMayDoNoMore},
 		{"nobody escapes", nobodyEscapes},
 		{"pods as they were agreed only", agreedPodsOnly},
+		{"a cluster that does not enforce rules is seen", aClusterThatDoesNotEnforceRulesIsSeen},
 		{"floods end", floodsEnd},
 		{"removal ends what does not end", removalEndsWhatDoesNotEnd},
 		{"registering again keeps the token", registeringAgainKeepsTheToken},
