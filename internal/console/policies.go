@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/market"
 )
 
@@ -38,7 +37,7 @@ func (s *server) policiesPage(c *call) (*page, error) {
 	}
 	var rows []policyRow
 	for i := range all.Items {
-		if c.owns(all.Items[i].Spec.Provider) {
+		if market.IsAbout(c.caller, &all.Items[i]) {
 			rows = append(rows, policyRowOf(&all.Items[i]))
 		}
 	}
@@ -47,9 +46,9 @@ func (s *server) policiesPage(c *call) (*page, error) {
 	return &page{Title: "Policies", template: "policies", Data: struct {
 		Policies []policyRow
 		Pages    pager
-		// MayWrite means that the caller writes policies here.
-		MayWrite bool
-	}{shown, pages, c.caller.Role == access.Provider}}, nil
+		// Words for callers that write policies here; nil for others.
+		Words *policyWords
+	}{shown, pages, wordsOfPolicies[c.caller.Role]}}, nil
 }
 
 func policyRowOf(p *v1alpha1.PlacementPolicy) policyRow {

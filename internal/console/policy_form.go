@@ -14,19 +14,48 @@ import (
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
-// policyExample is the text with which the form of a new policy begins.
-const policyExample = `# Whom it concerns: platforms, organizations, spaces, plans. What is left out is all of them.
+// policyWords are the words of the pages on which a provider or a platform writes policies.
+type policyWords struct {
+	// Subject is what its policies say.
+	Subject string
+	// Fields that they may have, and what Expressions read.
+	Fields, Expressions string
+	// Example is the text with which the form of a new policy begins.
+	Example string
+	// There names the instances that a check is about, None that there are none, and By who is supposed to have
+	// ordered them. Served says that all plans are served as before.
+	There, None, By, Served string
+}
+
+var wordsOfPolicies = map[access.Role]*policyWords{
+	access.Provider: {
+		Subject: "Who may consume your clusters", Fields: "match, require and workloads", Expressions: "request, consumer, cluster and claims",
+		There: "what is on your clusters", None: "Nothing is on your clusters", By: "Who has ordered it is not looked at.", Served: "Each of your clusters serves the plans that it serves now.",
+		Example: `# Whom it concerns: platforms, organizations, spaces, plans. What is left out is all of them.
 match:
   plans: []
 # Rules that must hold, each an expression (CEL) or a claim. A rule that does not hold refuses.
 require:
 - name: known-customers
   expression: consumer.organization in ["…"]
-`
+`},
+	access.Platform: {
+		Subject: "Which clusters take your orders", Fields: "match, require, prefer and workloads", Expressions: "request, consumer, claims, and the cluster but for its name and labels",
+		There: "your instances", None: "You have no instances", By: "Each by those who have ordered it.", Served: "Each of your plans is served where it is served now.",
+		Example: `# Which orders it concerns: organizations, spaces, plans. What is left out is all of them.
+match:
+  plans: []
+# Rules that a cluster must meet, each an expression (CEL) or a claim. Those of "prefer" have a weight, and refuse none.
+require:
+- name: in-the-eu
+  expression: cluster.region.startsWith("eu-")
+`},
+}
 
-// policyData is the data of the page on which a provider writes a policy.
+// policyData is the data of the page on which a provider or a platform writes a policy.
 type policyData struct {
-	// Prefix of the names of the provider's policies, and Name after it.
+	Words *policyWords
+	// Prefix of the ids of the caller's policies, and Name after it.
 	Prefix, Name string
 	// ETag of what is changed; empty for a new policy.
 	ETag string
@@ -38,7 +67,7 @@ type policyData struct {
 	Refused, About string
 	// Check says whom it would refuse; nil if it was not asked.
 	Check *market.PolicyCheck
-	// Present and Would are how many instances are on the provider's clusters, and would be refused.
+	// Present and Would are how many instances are there, and would be refused.
 	Present, Would int
 }
 
@@ -58,7 +87,7 @@ func (s *server) policyPage(c *call) (*page, error) {
 		if err != nil {
 			return nil, err
 		}
-		if refused == "" && stored.By != access.Provider {
+		if refused == "" && stored.By != c.caller.Role {
 			refused = "The operator has written it, and changes it."
 		}
 		if refused != "" {
@@ -89,11 +118,15 @@ func policyPageOf(data policyData) *page {
 // policyForm returns the form as it was sent, or as it begins.
 func (s *server) policyForm(c *call) policyData {
 	given := func(name string) string { return strings.TrimSpace(c.PostForm.Get(name)) }
-	data := policyData{Prefix: c.caller.Name + ".", Name: given("name"), ETag: given("etag"), Text: policyExample}
+	words := wordsOfPolicies[c.caller.Role]
+	data := policyData{Words: words, Prefix: market.PolicyID(c.caller, ""), Name: given("name"), ETag: given("etag"), Text: words.Example}
 	if c.PostForm.Has("text") {
 		data.Text = strings.ReplaceAll(c.PostForm.Get("text"), "\r\n", "\n")
 	}
 	for _, of := range []policyConsumer{{Name: "platform", Label: "Platform"}, {Name: "organization", Label: "Organization"}, {Name: "space", Label: "Space"}} {
+		if of.Name == "platform" && c.caller.Role == access.Platform {
+			continue // it is the caller
+		}
 		of.Value = given(of.Name)
 		data.Consumer = append(data.Consumer, of)
 	}

@@ -32,6 +32,14 @@ func (checked) Check(_ context.Context, policy *v1alpha1.PlacementPolicy, by mar
 		return nil, &market.Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: "consumer.organization: want a value."}
 	}
 	rule := policy.Spec.Require[0].Name
+	if policy.Spec.Platform != "" {
+		large := market.CheckedPlan{Service: "postgresql", Plan: "large"}
+		return &market.PolicyCheck{
+			Instances: []market.CheckedInstances{{Service: "postgresql", Plan: "large", Present: 1, Refused: 1, Rules: []market.RuleCount{{Rule: rule, Refused: 1}}}},
+			Unserved:  []market.Unserved{{Provider: "nuage", Region: "us-va", Service: "postgresql", Plan: "large", Rule: rule, Why: "does not hold"}},
+			Nowhere:   []market.CheckedPlan{large},
+		}, nil
+	}
 	return &market.PolicyCheck{
 		Instances: []market.CheckedInstances{
 			{Service: "postgresql", Plan: "large", Present: 3, Refused: 2, Rules: []market.RuleCount{{Rule: rule, Refused: 2}}}, {Service: "postgresql", Plan: "small", Present: 1, Rules: []market.RuleCount{}},
@@ -151,9 +159,48 @@ func TestWritingAPolicy(t *testing.T) {
 	shows("policies/edit?policy=terms", nil, http.StatusNotFound, "There is no such policy of yours")
 	shows("policies/edit?policy=eu-only", nil, http.StatusNotFound, "There is no such policy of yours")
 	shows("policies/remove", url.Values{"policy": {"terms"}, "etag": {"*"}}, http.StatusConflict, "the operator's to change")
-	for _, role := range []access.Caller{{Role: access.Operator}, {Role: access.Platform, Name: "shop"}} {
-		if got := c.send(c.as(role), Root+"policies/edit", nil); got.StatusCode != http.StatusForbidden {
-			t.Errorf("%s is answered %d", role, got.StatusCode)
-		}
+	if got := c.send(c.as(access.Caller{Role: access.Operator}), Root+"policies/edit", nil); got.StatusCode != http.StatusForbidden {
+		t.Errorf("an operator is answered %d", got.StatusCode)
 	}
+}
+
+// TestAPlatformWritesAPolicy: the pages are those of providers, in a platform's words, and with its policies alone.
+func TestAPlatformWritesAPolicy(t *testing.T) {
+	c := newConsole(t)
+	shop := c.as(access.Caller{Role: access.Platform, Name: "shop"})
+	answers := func(path string, form url.Values, status int, want ...string) string {
+		t.Helper()
+		got := c.send(shop, Root+path, form)
+		if got.StatusCode != status {
+			t.Errorf("%s is answered %d, want %d", path, got.StatusCode, status)
+		}
+		for _, part := range want {
+			if !strings.Contains(words(got.body), part) {
+				t.Errorf("%s has no %q in\n%s", path, part, words(got.body))
+			}
+		}
+		return got.body
+	}
+	c.create(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "acme.terms"}, Spec: v1alpha1.PlacementPolicySpec{Provider: "acme"}})
+	c.create(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform.office.eu"}, Spec: v1alpha1.PlacementPolicySpec{Platform: "office"}})
+	if page := answers("policies", nil, http.StatusOK, "Which clusters take your orders.", "There is no policy here"); strings.Contains(page, "acme") || strings.Contains(page, "office") {
+		t.Errorf("policies of others are shown: %s", page)
+	}
+	if page := answers("policies/edit", nil, http.StatusOK, "in-the-eu", "platform.shop.NAME"); strings.Contains(page, `name="platform"`) {
+		t.Error("a platform is asked which one it is")
+	}
+	form := url.Values{"do": {"check"}, "name": {"eu"}, "organization": {"acme"}, "text": {"require: [{name: eu, expression: 'cluster.region.startsWith(\"eu-\")'}]\nprefer: [{name: green, weight: 10, expression: 'true'}]"}}
+	answers("policies/edit", form, http.StatusOK, "If your instances were ordered now, by the organization acme. Each by those who have ordered it. Nothing was saved.",
+		"No cluster would serve postgresql / large any more.", "nuage us-va postgresql / large eu does not hold")
+	form.Set("do", "save")
+	answers("policies/edit", form, http.StatusSeeOther)
+	stored := &v1alpha1.PlacementPolicy{}
+	c.read("platform.shop.eu", stored)
+	if stored.Spec.Platform != "shop" || len(stored.Spec.Prefer) != 1 {
+		t.Errorf("saved is %+v", stored.Spec)
+	}
+	answers("policies", nil, http.StatusOK, "platform.shop.eu", "By the platform shop, for its own orders.", "Change or check")
+	answers("policies/edit?policy=platform.shop.eu", nil, http.StatusOK, "Policy platform.shop.eu", "Remove platform.shop.eu")
+	answers("policies/edit?policy=platform.office.eu", nil, http.StatusNotFound, "There is no such policy of yours")
+	answers("policies/edit?policy=acme.terms", nil, http.StatusNotFound, "There is no such policy of yours")
 }

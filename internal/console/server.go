@@ -118,9 +118,10 @@ type route struct {
 
 func (s *server) routes() []route {
 	operator, platform, provider := []access.Role{access.Operator}, []access.Role{access.Platform}, []access.Role{access.Provider}
-	both := []access.Role{access.Operator, access.Provider}
+	everybody := []access.Role{access.Operator, access.Platform, access.Provider}
+	both, parties := []access.Role{access.Operator, access.Provider}, []access.Role{access.Platform, access.Provider}
 	return []route{
-		{http.MethodGet, "{$}", []access.Role{access.Operator, access.Platform, access.Provider}, (*server).front},
+		{http.MethodGet, "{$}", everybody, (*server).front},
 		{http.MethodGet, "login", nil, (*server).loginPage},
 		{http.MethodPost, "login", nil, (*server).login},
 		{http.MethodGet, "sign-in", nil, (*server).signIn},
@@ -135,10 +136,10 @@ func (s *server) routes() []route {
 		{http.MethodGet, "instances", operator, (*server).instancesPage},
 		{http.MethodGet, "instances/{name}", operator, (*server).instancePage},
 		{http.MethodGet, "instances/{name}/clusters", operator, (*server).verdictsPage},
-		{http.MethodGet, "policies", both, (*server).policiesPage},
-		{http.MethodGet, "policies/edit", provider, (*server).policyPage},
-		{http.MethodPost, "policies/edit", provider, (*server).writePolicy},
-		{http.MethodPost, "policies/remove", provider, (*server).removePolicy},
+		{http.MethodGet, "policies", everybody, (*server).policiesPage},
+		{http.MethodGet, "policies/edit", parties, (*server).policyPage},
+		{http.MethodPost, "policies/edit", parties, (*server).writePolicy},
+		{http.MethodPost, "policies/remove", parties, (*server).removePolicy},
 		{http.MethodGet, "expiring", operator, (*server).expiringPage},
 		{http.MethodGet, "journal", operator, (*server).journalPage},
 		{http.MethodGet, "market", platform, (*server).marketPage},
@@ -321,7 +322,7 @@ type section struct {
 // sections of the console by role, in the order of the navigation.
 var sections = map[access.Role][]section{
 	access.Operator: {{Title: "Overview"}, {Title: "Fleet", Path: "fleet"}, {Title: "Instances", Path: "instances"}, {Title: "Policies", Path: "policies"}, {Title: "Expiring", Path: "expiring"}, {Title: "Journal", Path: "journal"}},
-	access.Platform: {{Title: "Market", Path: "market"}, {Title: "My instances", Path: "mine"}, {Title: "Usage", Path: "usage"}},
+	access.Platform: {{Title: "Market", Path: "market"}, {Title: "My instances", Path: "mine"}, {Title: "Usage", Path: "usage"}, {Title: "Policies", Path: "policies"}},
 	access.Provider: {{Title: "My clusters", Path: "supply"}, {Title: "Credentials", Path: "credentials"}, {Title: "Policies", Path: "policies"}},
 }
 

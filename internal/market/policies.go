@@ -169,10 +169,7 @@ func (s *server) policiesAbout(c *call) ([]v1alpha1.PlacementPolicy, error) {
 		return nil, fmt.Errorf("list placement policies: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.PlacementPolicy) int { return strings.Compare(a.Name, b.Name) })
-	return slices.DeleteFunc(list.Items, func(p v1alpha1.PlacementPolicy) bool {
-		side := sideOf(c.caller.Role)
-		return side != nil && !side.isAbout(c.caller.Name, &p)
-	}), nil
+	return slices.DeleteFunc(list.Items, func(p v1alpha1.PlacementPolicy) bool { return !IsAbout(c.caller, &p) }), nil
 }
 
 // findPolicy reads the policy in the URL; nil if there is none. The error is an *Error if it is not the caller's to see.

@@ -93,6 +93,17 @@ func writtenBy(p *v1alpha1.PlacementPolicy) *side {
 	return nil
 }
 
+// IsAbout reports whether a policy is about a caller, who sees it then. Operators see all.
+func IsAbout(caller access.Caller, p *v1alpha1.PlacementPolicy) bool {
+	side := sideOf(caller.Role)
+	return side == nil || side.isAbout(caller.Name, p)
+}
+
+// PolicyID returns the id of the policy by which a provider or a platform, who calls it NAME, means its own.
+func PolicyID(caller access.Caller, name string) string {
+	return sideOf(caller.Role).id(caller.Name, name)
+}
+
 // IsOwn reports whether the provider or platform that a policy is about has written it, and so may change it.
 func IsOwn(p *v1alpha1.PlacementPolicy) bool { return writtenBy(p) != nil }
 
