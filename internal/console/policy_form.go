@@ -22,30 +22,36 @@ type policyWords struct {
 	Fields, Expressions string
 	// Example is the text with which the form of a new policy begins.
 	Example string
-	// There names the instances that a check is about, None that there are none, and By who is supposed to have
-	// ordered them. Served says that all plans are served as before.
-	There, None, By, Served string
+	// Supposed is what a check asks, By comes before the consumer for whom it is asked, and Besides after it. None says
+	// that there is no instance, Served that all plans are served as before.
+	Supposed, By, Besides, None, Served string
 }
 
 var wordsOfPolicies = map[access.Role]*policyWords{
 	access.Provider: {
 		Subject: "Who may consume your clusters", Fields: "match, require and workloads", Expressions: "request, consumer, cluster and claims",
-		There: "what is on your clusters", None: "Nothing is on your clusters", By: "Who has ordered it is not looked at.", Served: "Each of your clusters serves the plans that it serves now.",
-		Example: `# Whom it concerns: platforms, organizations, spaces, plans. What is left out is all of them.
+		Supposed: "If what is on your clusters were ordered now", By: ", by ", Besides: " Who has ordered it is not looked at.",
+		None: "Nothing is on your clusters", Served: "Each of your clusters serves the plans that it serves now.",
+		Example: `# Whom it concerns: platforms, organizations, spaces, plans.
+# What is left out is all of them.
 match:
   plans: []
-# Rules that must hold, each an expression (CEL) or a claim. A rule that does not hold refuses.
+# Rules that must hold, each an expression (CEL) or a claim. A
+# rule that does not hold refuses.
 require:
 - name: known-customers
   expression: consumer.organization in ["…"]
 `},
 	access.Platform: {
 		Subject: "Which clusters take your orders", Fields: "match, require, prefer and workloads", Expressions: "request, consumer, claims, and the cluster but for its name and labels",
-		There: "your instances", None: "You have no instances", By: "Each by those who have ordered it.", Served: "Each of your plans is served where it is served now.",
-		Example: `# Which orders it concerns: organizations, spaces, plans. What is left out is all of them.
+		Supposed: "If your instances were ordered again, each by those who have ordered it", By: ", and your plans by ",
+		None: "You have no instances", Served: "Each of your plans is served where it is served now.",
+		Example: `# Which orders: organizations, spaces, plans. What is left out
+# is all of them.
 match:
   plans: []
-# Rules that a cluster must meet, each an expression (CEL) or a claim. Those of "prefer" have a weight, and refuse none.
+# Rules that a cluster must meet, each an expression (CEL) or a
+# claim. Those of "prefer" have a weight, and refuse none.
 require:
 - name: in-the-eu
   expression: cluster.region.startsWith("eu-")
@@ -69,6 +75,20 @@ type policyData struct {
 	Check *market.PolicyCheck
 	// Present and Would are how many instances are there, and would be refused.
 	Present, Would int
+}
+
+// Assumed says what a check has asked.
+func (d policyData) Assumed() string {
+	var by []string
+	for _, of := range d.Consumer {
+		if of.Value != "" {
+			by = append(by, "the "+of.Name+" "+of.Value)
+		}
+	}
+	if len(by) == 0 {
+		return d.Words.Supposed + "." + d.Words.Besides
+	}
+	return d.Words.Supposed + d.Words.By + strings.Join(by, " and ") + "." + d.Words.Besides
 }
 
 // policyConsumer is an input for a part of the consumer.

@@ -190,7 +190,7 @@ func TestAPlatformWritesAPolicy(t *testing.T) {
 		t.Error("a platform is asked which one it is")
 	}
 	form := url.Values{"do": {"check"}, "name": {"eu"}, "organization": {"acme"}, "text": {"require: [{name: eu, expression: 'cluster.region.startsWith(\"eu-\")'}]\nprefer: [{name: green, weight: 10, expression: 'true'}]"}}
-	answers("policies/edit", form, http.StatusOK, "If your instances were ordered now, by the organization acme. Each by those who have ordered it. Nothing was saved.",
+	answers("policies/edit", form, http.StatusOK, "If your instances were ordered again, each by those who have ordered it, and your plans by the organization acme. Nothing was saved.",
 		"No cluster would serve postgresql / large any more.", "nuage us-va postgresql / large eu does not hold")
 	form.Set("do", "save")
 	answers("policies/edit", form, http.StatusSeeOther)
