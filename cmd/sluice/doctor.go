@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,8 @@ func newDoctorCommand(hub *hubFlags) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the installation, and say what to do about what is wrong",
 		Long: `Check that the hub answers, has the definitions of this version and the same time, that somebody serves it, that the
-keyset opens what is sealed, that the platforms file is valid, that the broker answers, and that everything is ready.
+keyset opens what is sealed, that the platforms file is valid, that the broker answers, that clusters enforce the rules
+of policies for pods, and that everything is ready.
 What cannot be checked from here is skipped, with the reason. The exit status is 1 if a check fails.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,6 +103,7 @@ var checks = []struct {
 	{"platforms", (*examination).platforms},
 	{"broker", (*examination).broker},
 	{"restored", (*examination).restored},
+	{"rules", (*examination).rules},
 	{"resources", (*examination).resources},
 }
 
@@ -300,6 +303,35 @@ func (e *examination) restored() (string, error) {
 		return "", fmt.Errorf("the hub was %s: look at what `sluice collect` lists, then `sluice hub release`", mark)
 	}
 	return "nothing is held back", nil
+}
+
+// rules looks for clusters that get no orders with rules for pods, because they would not enforce them.
+func (e *examination) rules() (string, error) {
+	var policies v1alpha1.PlacementPolicyList
+	if err := e.List(e.ctx, &policies, client.InNamespace(e.hub.namespace)); err != nil {
+		return "", fmt.Errorf("list placement policies: %w", err)
+	}
+	first := slices.IndexFunc(policies.Items, func(p v1alpha1.PlacementPolicy) bool { return p.Spec.Workloads != nil })
+	if first < 0 {
+		return "no policy has rules for pods", nil
+	}
+	var clusters v1alpha1.MemberClusterList
+	if err := e.List(e.ctx, &clusters, client.InNamespace(e.hub.namespace)); err != nil {
+		return "", fmt.Errorf("list member clusters: %w", err)
+	}
+	var without []string
+	for i := range clusters.Items {
+		cluster := &clusters.Items[i]
+		driver := cluster.DriverName()
+		sells := (driver == v1alpha1.DriverKube || driver == v1alpha1.DriverLiqo) && len(cluster.Spec.Consumers) == 0
+		if enforced, _ := cluster.Holds(v1alpha1.ConditionRulesEnforced); sells && !enforced {
+			without = append(without, cluster.Name)
+		}
+	}
+	if len(without) == 0 {
+		return "enforced by every cluster", nil
+	}
+	return "", fmt.Errorf("%s would not enforce the rules of %s or of other policies with `workloads`, and so gets no orders that they concern: run `sluice cluster renew` for each such cluster", some(without), policies.Items[first].Name)
 }
 
 // resources counts what is not ready.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -68,6 +70,18 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(true, "✘ keyset       ", "does not open the access to eu: restore the keyset")
+
+	says(true, "✔ rules        no policy has rules for pods")
+	policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "digests"}, Spec: v1alpha1.PlacementPolicySpec{Workloads: &v1alpha1.WorkloadRules{Digests: true}}}
+	if err := c.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	says(true, "✘ rules        eu would not enforce the rules of digests or of other policies with `workloads`, and so gets no orders that they concern: run `sluice cluster renew`")
+	v1alpha1.SetCondition(&eu.Status.Conditions, 1, v1alpha1.ConditionRulesEnforced, "True", "Verified", "its admission policies for pods are there")
+	if err := c.Status().Update(t.Context(), eu); err != nil {
+		t.Fatal(err)
+	}
+	says(true, "✔ rules        enforced by every cluster")
 
 	v1alpha1.SetCondition(&eu.Status.Conditions, 1, v1alpha1.ConditionReady, "False", "Unreachable", "connection refused")
 	if err := c.Status().Update(t.Context(), eu); err != nil {
