@@ -15,7 +15,7 @@ check_cluster_names "$name"
 [ $# -gt 0 ] || fail "which archives? (see --help)"
 
 # load ARCHIVE: what `kind load image-archive` does, in half of the time: that asks each node twice more what it has. What is
-# in the cache need not be sent through Docker, which took as long again.
+# in the cache need not be sent through Docker, which took half as long again.
 load() {
   local node file=- input=$1
   case $(realpath "$1") in "$(realpath "$cache")"/*) file=$node_cache/$(realpath --relative-to="$cache" "$1") input=/dev/null ;; esac
