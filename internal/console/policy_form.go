@@ -16,14 +16,14 @@ import (
 
 // policyWords are the words of the pages on which a provider or a platform writes policies.
 type policyWords struct {
-	// Subject is what its policies say.
+	// Subject begins a sentence on what its policies are about.
 	Subject string
 	// Fields that they may have, and what Expressions read.
 	Fields, Expressions string
 	// Example is the text with which the form of a new policy begins.
 	Example string
-	// Supposed is what a check asks, By comes before the consumer for whom it is asked, and Besides after it. None says
-	// that there is no instance, Served that all plans are served as before.
+	// Supposed begins the sentence on the question of a check, By comes before the consumer for whom it is asked, and
+	// Besides after it. None says that there is no instance, Served that all plans are served as before.
 	Supposed, By, Besides, None, Served string
 }
 

@@ -50,7 +50,7 @@ type Options struct {
 	// nil means that nothing is checked.
 	Rules func(*v1alpha1.MemberCluster) []rbacv1.PolicyRule
 	// Unguarded reads from a member cluster, with the drivers kube and liqo, why rules for pods would not be
-	// enforced there; empty if they are. The error is that of a cluster that does not answer. Nil means that they are
+	// enforced there; empty if they are. A cluster that does not answer causes an error. Nil means that they are
 	// enforced everywhere.
 	Unguarded func(context.Context, *v1alpha1.MemberCluster, *member.Connection) (string, error)
 	// Leadership of this replica among several. Nil means that no other replica ever writes to
