@@ -137,12 +137,12 @@ e2e-kills: kubernetes cluster-api ## Kill Sluice while clusters are made and com
 	@echo "test: kill -9 while clusters are made and components move, SIGSTOP of leaders"
 	@$(kills) -skip '^Test(KillAtEveryWrite|UncoveredWrite|OnClusters|OnPeeredClusters|Workloads)$$' ./test/crash
 
-# e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
+# e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them. Most of them wait for pods.
 .PHONY: bin/e2e.test
 bin/e2e.test: build
 	@go test -tags e2e -vet=off -ldflags '-s -w' -c -o $@ ./test/e2e
 
-e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.timeout 40m -test.run '^($(1))$$'
+e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.timeout 40m -test.parallel $(ATONCE) -test.run '^($(1))$$'
 
 conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 	@echo "test: OSB conformance on kind"
