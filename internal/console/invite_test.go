@@ -20,17 +20,7 @@ func TestAddingACluster(t *testing.T) {
 	acme := func() *http.Client { return c.as(access.Caller{Role: access.Provider, Name: "acme"}) }
 	shows := func(path string, form url.Values, status int, want ...string) string {
 		t.Helper()
-		got := c.send(acme(), Root+path, form)
-		text := words(got.body)
-		if got.StatusCode != status {
-			t.Errorf("%s is answered %d, want %d", path, got.StatusCode, status)
-		}
-		for _, part := range want {
-			if !strings.Contains(text, part) {
-				t.Errorf("%s has no %q in\n%s", path, part, text)
-			}
-		}
-		return text
+		return words(c.shows(acme(), path, form, status, want...))
 	}
 	p := &v1alpha1.Provider{}
 	may := func(joins *v1alpha1.ProviderJoins) {

@@ -56,17 +56,7 @@ func TestWritingAPolicy(t *testing.T) {
 	var page string
 	shows := func(path string, form url.Values, status int, want ...string) {
 		t.Helper()
-		got := c.send(acme, Root+path, form)
-		page = got.body
-		text := words(page)
-		if got.StatusCode != status {
-			t.Errorf("%s is answered %d, want %d", path, got.StatusCode, status)
-		}
-		for _, part := range want {
-			if !strings.Contains(text, part) {
-				t.Errorf("%s has no %q in\n%s", path, part, text)
-			}
-		}
+		page = c.shows(acme, path, form, status, want...)
 	}
 	// valueOf returns the value of an input of the page, and whether it is marked as wrong.
 	valueOf := func(name string) (value, invalid string) {
@@ -168,39 +158,26 @@ func TestWritingAPolicy(t *testing.T) {
 func TestAPlatformWritesAPolicy(t *testing.T) {
 	c := newConsole(t)
 	shop := c.as(access.Caller{Role: access.Platform, Name: "shop"})
-	answers := func(path string, form url.Values, status int, want ...string) string {
-		t.Helper()
-		got := c.send(shop, Root+path, form)
-		if got.StatusCode != status {
-			t.Errorf("%s is answered %d, want %d", path, got.StatusCode, status)
-		}
-		for _, part := range want {
-			if !strings.Contains(words(got.body), part) {
-				t.Errorf("%s has no %q in\n%s", path, part, words(got.body))
-			}
-		}
-		return got.body
-	}
 	c.create(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "acme.terms"}, Spec: v1alpha1.PlacementPolicySpec{Provider: "acme"}})
 	c.create(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform.office.eu"}, Spec: v1alpha1.PlacementPolicySpec{Platform: "office"}})
-	if page := answers("policies", nil, http.StatusOK, "Which clusters take your orders.", "There is no policy here"); strings.Contains(page, "acme") || strings.Contains(page, "office") {
+	if page := c.shows(shop, "policies", nil, http.StatusOK, "Which clusters take your orders.", "There is no policy here"); strings.Contains(page, "acme") || strings.Contains(page, "office") {
 		t.Errorf("policies of others are shown: %s", page)
 	}
-	if page := answers("policies/edit", nil, http.StatusOK, "in-the-eu", "platform.shop.NAME"); strings.Contains(page, `name="platform"`) {
+	if page := c.shows(shop, "policies/edit", nil, http.StatusOK, "in-the-eu", "platform.shop.NAME"); strings.Contains(page, `name="platform"`) {
 		t.Error("a platform is asked which one it is")
 	}
 	form := url.Values{"do": {"check"}, "name": {"eu"}, "organization": {"acme"}, "text": {"require: [{name: eu, expression: 'cluster.region.startsWith(\"eu-\")'}]\nprefer: [{name: green, weight: 10, expression: 'true'}]"}}
-	answers("policies/edit", form, http.StatusOK, "If your instances were ordered again, each by those who have ordered it, and your plans by the organization acme. Nothing was saved.",
+	c.shows(shop, "policies/edit", form, http.StatusOK, "If your instances were ordered again, each by those who have ordered it, and your plans by the organization acme. Nothing was saved.",
 		"No cluster would serve postgresql / large any more.", "nuage us-va postgresql / large eu does not hold")
 	form.Set("do", "save")
-	answers("policies/edit", form, http.StatusSeeOther)
+	c.shows(shop, "policies/edit", form, http.StatusSeeOther)
 	stored := &v1alpha1.PlacementPolicy{}
 	c.read("platform.shop.eu", stored)
 	if stored.Spec.Platform != "shop" || len(stored.Spec.Prefer) != 1 {
 		t.Errorf("saved is %+v", stored.Spec)
 	}
-	answers("policies", nil, http.StatusOK, "platform.shop.eu", "By the platform shop, for its own orders.", "Change or check")
-	answers("policies/edit?policy=platform.shop.eu", nil, http.StatusOK, "Policy platform.shop.eu", "Remove platform.shop.eu")
-	answers("policies/edit?policy=platform.office.eu", nil, http.StatusNotFound, "There is no such policy of yours")
-	answers("policies/edit?policy=acme.terms", nil, http.StatusNotFound, "There is no such policy of yours")
+	c.shows(shop, "policies", nil, http.StatusOK, "platform.shop.eu", "By the platform shop, for its own orders.", "Change or check")
+	c.shows(shop, "policies/edit?policy=platform.shop.eu", nil, http.StatusOK, "Policy platform.shop.eu", "Remove platform.shop.eu")
+	c.shows(shop, "policies/edit?policy=platform.office.eu", nil, http.StatusNotFound, "There is no such policy of yours")
+	c.shows(shop, "policies/edit?policy=acme.terms", nil, http.StatusNotFound, "There is no such policy of yours")
 }

@@ -34,6 +34,22 @@ func (c *consoleOf) send(browser *http.Client, path string, form url.Values) ans
 	return c.do(browser, r)
 }
 
+// shows fails the test unless a page is answered with a status, and says everything that is wanted. It returns the page.
+func (c *consoleOf) shows(browser *http.Client, path string, form url.Values, status int, want ...string) (page string) {
+	c.Helper()
+	got := c.send(browser, Root+path, form)
+	text := words(got.body)
+	if got.StatusCode != status {
+		c.Errorf("%s is answered %d, want %d", path, got.StatusCode, status)
+	}
+	for _, part := range want {
+		if !strings.Contains(text, part) {
+			c.Errorf("%s has no %q in\n%s", path, part, text)
+		}
+	}
+	return got.body
+}
+
 func (c *consoleOf) do(browser *http.Client, r *http.Request) answer {
 	c.Helper()
 	response, err := browser.Do(r)
