@@ -106,7 +106,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	if meta.IsStatusConditionFalse(mc.Status.Conditions, v1alpha1.ConditionCapacityKnown) {
 		_, c.CapacityUnknown = mc.Holds(v1alpha1.ConditionCapacityKnown)
 	}
-	if c.Driver == v1alpha1.DriverKube || c.Driver == v1alpha1.DriverLiqo {
+	if mc.RunsPods() {
 		_, c.Unguarded = mc.Holds(v1alpha1.ConditionRulesEnforced)
 	}
 	if mc.Spec.Trust != nil {

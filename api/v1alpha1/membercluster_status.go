@@ -123,6 +123,12 @@ type ClassVariable struct {
 // DriverName returns the name of the driver that delivers to the cluster.
 func (c *MemberCluster) DriverName() string { return cmp.Or(c.Spec.Driver, DriverKube) }
 
+// RunsPods reports whether instances are delivered to the cluster as pods, or as room for them: with the drivers kube and
+// liqo.
+func (c *MemberCluster) RunsPods() bool {
+	return c.DriverName() == DriverKube || c.DriverName() == DriverLiqo
+}
+
 // IsJoined reports whether the cluster has joined by invitation, so that its owner has granted the access to
 // it, and Sluice may only read there.
 func (c *MemberCluster) IsJoined() bool { return c.Spec.Liqo != nil && c.Spec.Liqo.Joined != nil }

@@ -315,18 +315,17 @@ func (e *examination) rules() (string, error) {
 	if first < 0 {
 		return "no policy has rules for pods", nil
 	}
-	var clusters v1alpha1.MemberClusterList
-	if err := e.List(e.ctx, &clusters, client.InNamespace(e.hub.namespace)); err != nil {
-		return "", fmt.Errorf("list member clusters: %w", err)
-	}
 	var without []string
-	for i := range clusters.Items {
-		cluster := &clusters.Items[i]
-		driver := cluster.DriverName()
-		sells := (driver == v1alpha1.DriverKube || driver == v1alpha1.DriverLiqo) && len(cluster.Spec.Consumers) == 0
+	err := pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
+		cluster := o.(*v1alpha1.MemberCluster)
+		sells := cluster.RunsPods() && len(cluster.Spec.Consumers) == 0
 		if enforced, _ := cluster.Holds(v1alpha1.ConditionRulesEnforced); sells && !enforced {
 			without = append(without, cluster.Name)
 		}
+		return nil
+	}, client.InNamespace(e.hub.namespace))
+	if err != nil {
+		return "", err
 	}
 	if len(without) == 0 {
 		return "enforced by every cluster", nil

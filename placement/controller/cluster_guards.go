@@ -21,7 +21,7 @@ type guards struct {
 // look asks the cluster as often as the access is checked, and with every probe while rules are not enforced. Without an
 // answer, the one before holds.
 func (g *guards) look(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target, now time.Time) {
-	if driver := cluster.DriverName(); driver != v1alpha1.DriverKube && driver != v1alpha1.DriverLiqo || g.enforced && now.Sub(g.checked) < accessEvery {
+	if !cluster.RunsPods() || g.enforced && now.Sub(g.checked) < accessEvery {
 		return
 	}
 	missing, err := r.Unguarded(ctx, cluster, t.connection)

@@ -232,7 +232,7 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 		w.target, w.health, w.access, w.guards, w.writes, w.catalog = opened, health{}, access{}, guards{}, writes{}, nil
 		var watching context.Context
 		watching, w.stop = context.WithCancel(r.running)
-		if now.driver == v1alpha1.DriverKube || now.driver == v1alpha1.DriverLiqo {
+		if cluster.RunsPods() {
 			watchDelivered(watching, w.target, r.HubID, r.news)
 		}
 	}

@@ -49,7 +49,7 @@ type Options struct {
 	// Rules returns the rights that Sluice needs on a member cluster before anything is placed there;
 	// nil means that nothing is checked.
 	Rules func(*v1alpha1.MemberCluster) []rbacv1.PolicyRule
-	// Unguarded reads from a member cluster, with the drivers kube and liqo, why rules for pods would not be
+	// Unguarded reads from a member cluster that runs pods why rules for these would not be
 	// enforced there; empty if they are. A cluster that does not answer causes an error. Nil means that they are
 	// enforced everywhere.
 	Unguarded func(context.Context, *v1alpha1.MemberCluster, *member.Connection) (string, error)

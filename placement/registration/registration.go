@@ -124,7 +124,7 @@ func Rules(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
 	return nil
 }
 
-// Unguarded returns why a member cluster, with the drivers kube and liqo, does not enforce rules for pods: it lacks an
+// Unguarded returns why a member cluster that runs pods does not enforce rules for these: it lacks an
 // admission policy that this version of Sluice registers, or has it in another form. It is empty if it enforces them. A
 // cluster that does not answer causes an error.
 func Unguarded(ctx context.Context, cluster *v1alpha1.MemberCluster, connection *member.Connection) (string, error) {
