@@ -48,7 +48,7 @@ func PodsGuard(name, spec string, where *Where, what ...*What) []tenant.Object {
 
 // AgreedGuard holds the pods of instances to the rules that policies add for their namespaces.
 func AgreedGuard() []tenant.Object {
-	return Policy("sluice-agreed", AgreedPolicy("object.spec", "namespaceObject.metadata.?annotations.orValue({})",
+	return Policy(AgreedName, AgreedPolicy("object.spec", "namespaceObject.metadata.?annotations.orValue({})",
 		Matching("", "v1", "pods", create, change), Ephemeral()), instances())
 }
 

@@ -17,6 +17,10 @@ const (
 	DefaultNamespace = "sluice-system"
 	// ServiceAccountName is Sluice's ServiceAccount, its ClusterRole and the binding of the two.
 	ServiceAccountName = "sluice"
+	// AgreedName and LiqoAgreedName are the admission policies that enforce rules of policies for pods: in the namespaces
+	// of instances, and in those that Liqo makes.
+	AgreedName     = "sluice-agreed"
+	LiqoAgreedName = "sluice-liqo-agreed"
 )
 
 var (
@@ -64,7 +68,7 @@ func WatchRules() []rbacv1.PolicyRule {
 func GuardRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"},
-		ResourceNames: []string{"sluice-agreed", "sluice-liqo-agreed"}, Verbs: []string{"get"},
+		ResourceNames: []string{AgreedName, LiqoAgreedName}, Verbs: []string{"get"},
 	}}
 }
 

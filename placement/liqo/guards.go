@@ -66,7 +66,7 @@ func shadow(resource string, operations ...admissionregistrationv1.OperationType
 // AgreedGuard holds consumers' pods to the rules that policies add for their namespaces. The rules are on the NetworkPolicy,
 // without which no pod is created.
 func AgreedGuard() []tenant.Object {
-	return byIsolation("sluice-liqo-agreed", admissionregistrationv1.AllowAction,
+	return byIsolation(kube.LiqoAgreedName, admissionregistrationv1.AllowAction,
 		kube.AgreedPolicy(podSpec, "params.metadata.?annotations.orValue({})", kube.Matching("", "v1", "pods", create, change), kube.Ephemeral(), shadow("shadowpods", create, change)))
 }
 
