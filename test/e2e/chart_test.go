@@ -193,7 +193,7 @@ func (o *operator) upgradeUnderLoad(t *testing.T, b broker) {
 	upgraded := make(chan error, 1)
 	go func() {
 		var err error
-		out, err = shellCommand(o.dir, upgrade, o.environment).CombinedOutput()
+		out, err = shellCommand(t.Context(), o.dir, upgrade, o.environment).CombinedOutput()
 		upgraded <- err
 	}()
 	for orders, ended := 1, false; !ended; orders++ {
@@ -225,7 +225,7 @@ func (o *operator) uninstall(t *testing.T, b broker) {
 	p := b.findPlan(t, "kubernetes-resources", "small")
 	b.provision(t, "last", p, nil)
 	const uninstall = "helm uninstall sluice -n sluice --wait --timeout 1m"
-	if out, err := shellCommand(o.dir, uninstall, o.environment).CombinedOutput(); err == nil {
+	if out, err := shellCommand(t.Context(), o.dir, uninstall, o.environment).CombinedOutput(); err == nil {
 		t.Fatalf("helm uninstall went through with an instance left:\n%s", out)
 	}
 	b.deprovision(t, "last", p)

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"os/exec"
@@ -73,9 +74,9 @@ func newcomer(t *testing.T, environment ...string) []string {
 	return append(variables, environment...)
 }
 
-// shellCommand is a script in a folder, in nothing but the environment given.
-func shellCommand(dir, script string, environment []string) *exec.Cmd {
-	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+// shellCommand is a script in a folder, in nothing but the environment given. It is killed with the context.
+func shellCommand(ctx context.Context, dir, script string, environment []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = dir, environment
 	return cmd
 }
@@ -83,7 +84,7 @@ func shellCommand(dir, script string, environment []string) *exec.Cmd {
 // shell runs a script, and fails the test if it fails.
 func shell(t *testing.T, dir, script string, environment []string) {
 	t.Helper()
-	out, err := shellCommand(dir, script, environment).CombinedOutput()
+	out, err := shellCommand(context.Background(), dir, script, environment).CombinedOutput() // clean-ups run scripts, too
 	t.Logf("%s\n%s", script, out)
 	if err != nil {
 		t.Fatalf("%v", err)
