@@ -99,7 +99,7 @@ func IsAbout(caller access.Caller, p *v1alpha1.PlacementPolicy) bool {
 	return side == nil || side.isAbout(caller.Name, p)
 }
 
-// PolicyID returns the id of the policy by which a provider or a platform, who calls it NAME, means its own.
+// PolicyID returns the id of the policy to which a provider or a platform gives a name.
 func PolicyID(caller access.Caller, name string) string {
 	return sideOf(caller.Role).id(caller.Name, name)
 }
