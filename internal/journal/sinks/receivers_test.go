@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -103,8 +104,8 @@ func accepted(r receiver) (events []string) {
 func (w *world) gets(r receiver, want ...string) {
 	w.Helper()
 	w.until(func() string {
-		if got := accepted(r); !slices.Equal(got, want) {
-			return fmt.Sprintf("the sink got %q, want %q", got, want)
+		if diff := cmp.Diff(want, accepted(r)); diff != "" {
+			return "what the sink got (-want +got):\n" + diff
 		}
 		return ""
 	})

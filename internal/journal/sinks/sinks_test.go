@@ -184,16 +184,18 @@ func TestAwayForLong(t *testing.T) {
 	})
 }
 
-// TestHistories: over random histories, with a server over HTTP that refuses a third of the requests, or connections to
-// another one that end at any time, and a Sluice that restarts, each event is accepted at least once, for the first time in its order, and
-// none is made up.
+// TestHistories: over random histories, with a server over HTTP that refuses each event up to three times, or connections to
+// another one that end at any time, and a Sluice that restarts, each event is accepted at least once, for the first time in
+// its order, and none is made up.
 func TestHistories(t *testing.T) {
 	each(t, func(w *world, r receiver, _ *v1alpha1.EventSink) {
 		if l, is := r.(*listener); !is {
 			r.network().set(func() { r.network().isFragile = true })
 		} else {
-			l.answers(func(cloudevents.Event) int {
-				if rand.IntN(3) == 0 {
+			refusals := map[string]int{}
+			l.answers(func(e cloudevents.Event) int {
+				if refusals[e.ID()] < 3 && rand.IntN(3) == 0 { // after nine, the pauses were longer than the test waits
+					refusals[e.ID()]++
 					return http.StatusServiceUnavailable
 				}
 				return http.StatusOK
