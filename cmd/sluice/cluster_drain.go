@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/replay"
 )
 
 // schedulability is the effect of cordon or uncordon on a cluster.
@@ -80,6 +83,8 @@ func schedule(ctx context.Context, c client.Client, namespace, name string, chan
 
 func newClusterDrainCommand(hub *hubFlags) *cobra.Command {
 	var patience time.Duration
+	var dryRun bool
+	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
 		Short: "Move every instance off a member cluster, and stop new placements on it",
@@ -88,14 +93,25 @@ cluster before it leaves this one; a few move at a time. Workloads with volumes 
 and move with their data if their plan has backups; if there are others, which cannot move, the command names
 them and changes nothing. Instances that fit nowhere else, or whose plan tolerates the taint
 sluice.dev/drain, stay; the command names them and waits. To interrupt the command stops only the waiting;
-` + "`sluice cluster uncordon`" + ` stops the draining.`,
-		Example: `  sluice cluster drain eu-1
+` + "`sluice cluster uncordon`" + ` stops the draining.
+
+With --dry-run, nothing changes: the command shows to which clusters the instances would move now, and which would
+stay, and why. Moves for which others would have to be displaced, or a cluster made, count as those of instances that
+stay. -o wide shows the whole reasons.`,
+		Example: `  sluice cluster drain eu-1 --dry-run
+  sluice cluster drain eu-1
   sluice cluster drain eu-1 --wait 30m && sluice cluster remove eu-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)
 			if err != nil {
 				return err
+			}
+			if dryRun {
+				return showDrain(cmd, c, hub.namespace, args[0], &output)
+			}
+			if cmd.Flags().Changed("output") {
+				return errors.New("--output: is for --dry-run, which prints a list")
 			}
 			if err := refusePinned(cmd.Context(), c, hub.namespace, args[0]); err != nil {
 				return err
@@ -112,7 +128,39 @@ sluice.dev/drain, stay; the command names them and waits. To interrupt the comma
 		},
 	}
 	cmd.Flags().DurationVar(&patience, "wait", time.Hour, "how long to wait until the cluster is empty; 0 does not wait")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show where the instances would move; change nothing")
+	output.bind(cmd)
 	return cmd
+}
+
+// showDrain prints what a drain of a cluster would do.
+func showDrain(cmd *cobra.Command, c client.Client, namespace, cluster string, output *outputFlag) error {
+	fleet, err := replay.ReadFleet(cmd.Context(), c, namespace)
+	if err != nil {
+		return err
+	}
+	plans, _, err := servedCatalog(cmd.Context(), c, namespace)
+	if err != nil {
+		return err
+	}
+	moves, err := fleet.Drain(plans, cluster, time.Now())
+	if err != nil {
+		return err
+	}
+	t, stay := table{header: []string{"INSTANCE", "TO", "STAYS BECAUSE"}}, 0
+	for _, m := range moves {
+		t.rows = append(t.rows, []string{m.Instance, cmp.Or(strings.Join(m.To, ","), "-"), cmp.Or(m.Why, "-")})
+		if m.Why != "" {
+			stay++
+		}
+	}
+	if len(moves) > 0 || !output.forPeople() {
+		if err := output.print(cmd.OutOrStdout(), moves, t); err != nil || !output.forPeople() {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s would move, %d would stay\n", cluster, count(len(moves)-stay, "instance"), stay)
+	return err
 }
 
 // refusePinned refuses to drain a cluster with instances that cannot move, and names them.

@@ -164,6 +164,25 @@ func TestOperatorOfPlacement(t *testing.T) {
 			t.Errorf("annotations are %v", instance.Annotations)
 		}
 	})
+	t.Run("what a drain would do is shown, and nothing is drained", func(t *testing.T) {
+		for cluster, want := range map[string]string{"eu": "si-1      us  -\ncluster eu: 1 instance would move, 0 would stay\n", "us": "cluster us: 0 instances would move, 0 would stay\n"} {
+			if out := must("cluster", "drain", cluster, "--dry-run"); !strings.HasSuffix(out, want) {
+				t.Errorf("a drain of %s would be %q, want %q", cluster, out, want)
+			}
+		}
+		if out := must("cluster", "drain", "eu", "--dry-run", "--output", "jsonpath={[0].to[0]}"); out != "us\n" {
+			t.Errorf("a drain would move it to %q", out)
+		}
+		if _, err := operator("cluster", "drain", "eu", "-o", "json"); err == nil || !strings.Contains(err.Error(), "--dry-run") {
+			t.Errorf("an output without a dry run: %v", err)
+		}
+		if _, err := operator("cluster", "drain", "absent", "--dry-run"); err == nil || !strings.Contains(err.Error(), `no member cluster "absent"`) {
+			t.Errorf("of no cluster: %v", err)
+		}
+		if reload(eu); eu.Spec.Unschedulable || eu.IsDraining() {
+			t.Errorf("the cluster is %+v", eu.Spec)
+		}
+	})
 	t.Run("a cluster is drained until it is empty, and takes placements again", func(t *testing.T) {
 		if out, err := operator("cluster", "drain", "eu", "--wait", "1s"); err == nil || !strings.Contains(err.Error(), "not empty after 1s, 1 instance left") ||
 			!strings.Contains(out, "1 instance left, 0 moving") {

@@ -68,14 +68,19 @@ type Order struct {
 }
 
 // of makes the order one about an instance that exists: it is its consumer's, and stays where it was
-// delivered or is being delivered, except on the clusters that it leaves.
+// delivered or is being delivered, except on the clusters that it leaves. One that is moving stays where it moves to.
 func (o *Order) of(instance *v1alpha1.ServiceInstance) {
 	o.Consumer = placement.ConsumerOf(instance)
 	d := instance.Status.DeliveredDecision()
-	if d == nil {
+	if instance.Status.IsMoving() {
 		d = instance.Status.Decision
+		for _, leaving := range d.Leaving {
+			if len(leaving.Stay) == 0 {
+				o.Leaving = lists.Union(o.Leaving, []string{leaving.Cluster})
+			}
+		}
 	}
-	if d == nil {
+	if d = cmp.Or(d, instance.Status.Decision); d == nil {
 		return
 	}
 	o.Current, o.ComponentClusters = lists.Without(d.Clusters(), o.Leaving), map[string]string{}

@@ -1,0 +1,178 @@
+package replay
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/placementtest"
+)
+
+// ofPlan makes an instance one of a plan of so many cores.
+func ofPlan(i *v1alpha1.ServiceInstance, plan int) *v1alpha1.ServiceInstance {
+	i.Spec.ServiceID = "compute"
+	i.Status.Delivered.State.PlanID = fmt.Sprint(plan)
+	return i
+}
+
+// computing returns a fleet of clusters with cores, which sells plans of one to eight of them.
+func computing(has ...int) *Fleet {
+	f := &Fleet{charts: recorded(nil)}
+	for i, n := range has {
+		f.Clusters = append(f.Clusters, *(placementtest.Cluster{Name: fmt.Sprintf("c%d", i), Has: cores(n)}).MemberCluster())
+	}
+	offering := v1alpha1.ServiceOfferingSpec{ID: "compute", Name: "compute"}
+	for n := 1; n <= 8; n++ {
+		offering.Plans = append(offering.Plans, v1alpha1.Plan{
+			ID: fmt.Sprint(n), Name: fmt.Sprint(n), Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{Limits: cores(n)},
+		})
+	}
+	f.Offerings = append(f.Offerings, offering)
+	return f
+}
+
+// drained returns what a drain of the first cluster does.
+func drained(t rapid.TB, f *Fleet) []Move {
+	t.Helper()
+	plans, err := f.catalog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	moves, err := f.Drain(plans, "c0", recordedAt.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return moves
+}
+
+func TestWhatADrainWouldDo(t *testing.T) {
+	for name, row := range map[string]struct {
+		has    []int
+		change func(f *Fleet, i *v1alpha1.ServiceInstance)
+		to     []string
+		why    string // "-" if there is no move
+	}{
+		"it moves":               {has: []int{8, 8}, to: []string{"c1"}},
+		"it fits nowhere else":   {has: []int{8, 1}, why: "InsufficientCPU on 1 (c1: needs 2 cpu"},
+		"there is nothing else":  {has: []int{8}, why: "the only cluster does not fit"},
+		"it is elsewhere":        {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { on(i, "c1") }, why: "-"},
+		"it is on its way":       {has: []int{8, 1, 1}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { i.Status.Decision = moving("c0", "c2") }, to: []string{"c2"}},
+		"it was on its way here": {has: []int{8, 8, 1}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { on(i, "c2"); i.Status.Decision = moving("c2", "c0") }, to: []string{"c1"}},
+		"its plan is gone":       {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { ofPlan(i, 9) }, why: "not in the catalog any more"},
+		"its plan tolerates it": {has: []int{8, 8}, change: func(f *Fleet, _ *v1alpha1.ServiceInstance) {
+			f.Offerings[0].Plans[1].Resources.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintDrain, Operator: corev1.TolerationOpExists}}
+		}, why: "tolerates the taint sluice.dev/drain"},
+		"it has volumes": {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) {
+			i.Status.Delivered.Decision.Workload = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "db"}}}
+			i.Status.Delivered.Decision.Placements[0].Reserved["fast.storageclass.storage.k8s.io/requests.storage"] = resource.MustParse("1Gi")
+		}, why: "volumes"},
+		"it is of another broker": {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) {
+			i.Status.Decision.Placements[0].Upstream = &v1alpha1.PlacementUpstream{}
+		}, why: "do not move"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := computing(row.has...)
+			one := ofPlan(instance("si-1", "c0", "", 2), 2)
+			if row.change != nil {
+				row.change(f, one)
+			}
+			f.Instances = append(f.Instances, *one)
+			moves := drained(t, f)
+			if row.why == "-" {
+				if len(moves) > 0 {
+					t.Errorf("it is among %+v", moves)
+				}
+				return
+			}
+			if len(moves) != 1 || moves[0].Instance != "si-1" || !slices.Equal(moves[0].To, row.to) || !strings.Contains(moves[0].Why, row.why) || (row.why == "") != (moves[0].Why == "") {
+				t.Errorf("it would be %+v, want to %v, why %q", moves, row.to, row.why)
+			}
+		})
+	}
+	f := computing(1)
+	plans, err := f.catalog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Drain(plans, "absent", recordedAt.Time); err == nil || !strings.Contains(err.Error(), `no member cluster "absent"`) {
+		t.Errorf("of no cluster: %v", err)
+	}
+}
+
+func on(i *v1alpha1.ServiceInstance, cluster string) {
+	i.Status.Delivered.Decision.Placements = slices.Clone(i.Status.Delivered.Decision.Placements)
+	i.Status.Delivered.Decision.Placements[0].Cluster, i.Status.Decision.Placements[0].Cluster = cluster, cluster
+}
+
+// moving is the decision of a move of two cores.
+func moving(from, to string) *v1alpha1.Decision {
+	return &v1alpha1.Decision{
+		Generation: 2, Placements: []v1alpha1.Placement{{Cluster: to, Reserved: cores(2)}},
+		Leaving: []v1alpha1.Departure{{Cluster: from, Reason: "it is drained", At: recordedAt}},
+	}
+}
+
+// A second, independent account of a drain: whatever moves has room where it goes, and whatever stays has none anywhere, after those
+// before it have moved.
+func TestADrainKeepsItsBooks(t *testing.T) {
+	moved, stayed := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		var has []int
+		for range rapid.IntRange(1, 4).Draw(t, "clusters") {
+			has = append(has, rapid.IntRange(8, 20).Draw(t, "has"))
+		}
+		f, free := computing(has...), slices.Clone(has)
+		for i := range rapid.IntRange(1, 12).Draw(t, "instances") {
+			at, n := rapid.IntRange(0, len(has)-1).Draw(t, "on"), rapid.IntRange(1, 8).Draw(t, "plan")
+			if free[at] < n {
+				continue
+			}
+			free[at] -= n
+			f.Instances = append(f.Instances, *ofPlan(instance(fmt.Sprintf("si-%02d", i), fmt.Sprintf("c%d", at), "", n), n))
+		}
+		before := fmt.Sprint(f)
+		moves := drained(t, f)
+		if again := drained(t, f); !reflect.DeepEqual(again, moves) || fmt.Sprint(f) != before {
+			t.Fatalf("drained again: %+v, and before: %+v", again, moves)
+		}
+		for i := range f.Instances {
+			one := &f.Instances[i]
+			if !one.Status.IsOn("c0") {
+				continue
+			}
+			if len(moves) == 0 || moves[0].Instance != one.Name {
+				t.Fatalf("nothing is said about %s: %+v", one.Name, moves)
+			}
+			m := moves[0]
+			moves = moves[1:]
+			n := int(one.Status.Delivered.State.PlanID[0] - '0')
+			switch {
+			case len(m.To) == 0 && m.Why == "", len(m.To) == 1 && m.Why != "", len(m.To) > 1, slices.Contains(m.To, "c0"):
+				t.Fatalf("%+v", m)
+			case len(m.To) == 1:
+				moved++
+				to := int(m.To[0][1] - '0')
+				if free[to] -= n; free[to] < 0 {
+					t.Fatalf("%+v has no room", m)
+				}
+			case slices.Max(append(free[1:len(free):len(free)], 0)) >= n:
+				t.Fatalf("%+v has room: %v", m, free)
+			default:
+				stayed++
+			}
+		}
+		if len(moves) > 0 {
+			t.Fatalf("beside: %+v", moves)
+		}
+	})
+	if moved == 0 || stayed == 0 {
+		t.Errorf("%d moved, and %d stayed", moved, stayed)
+	}
+}
