@@ -125,7 +125,7 @@ func supposed(policy *placement.Policy, by market.Supposed) (placement.Consumer,
 func (p policyJudge) clustersOf(ctx context.Context, provider string, at time.Time) (*placement.Snapshot, error) {
 	var clusters v1alpha1.MemberClusterList
 	var policies v1alpha1.PlacementPolicyList
-	if err := errors.Join(p.list(ctx, &clusters), p.list(ctx, &policies)); err != nil {
+	if err := errors.Join(listCached(ctx, p.hub, p.namespace, &clusters), listCached(ctx, p.hub, p.namespace, &policies)); err != nil {
 		return nil, err
 	}
 	inventory := placement.NewInventory()
@@ -138,9 +138,9 @@ func (p policyJudge) clustersOf(ctx context.Context, provider string, at time.Ti
 	return inventory.Snapshot(), nil
 }
 
-// list reads resources, which must not be changed: they are the cache's.
-func (p policyJudge) list(ctx context.Context, into client.ObjectList) error {
-	if err := p.hub.List(ctx, into, client.InNamespace(p.namespace), client.UnsafeDisableDeepCopy); err != nil {
+// listCached reads resources from a cache. They must not be changed, because they are the cache's.
+func listCached(ctx context.Context, cache client.Reader, namespace string, into client.ObjectList) error {
+	if err := cache.List(ctx, into, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list %T: %w", into, err)
 	}
 	return nil
@@ -169,7 +169,7 @@ func (p policyJudge) instances(ctx context.Context, c *policyCheck) ([]market.Ch
 	counts := map[*catalog.Plan]*market.CheckedInstances{}
 	rules := map[*catalog.Plan]map[string]int{}
 	var instances v1alpha1.ServiceInstanceList
-	if err := p.list(ctx, &instances); err != nil {
+	if err := listCached(ctx, p.hub, p.namespace, &instances); err != nil {
 		return nil, err
 	}
 	for n := range instances.Items {

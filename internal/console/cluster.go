@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/internal/market"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -36,8 +38,10 @@ type clusterData struct {
 	Events []eventRow
 	// Back is the list that the cluster is in.
 	Back section
-	// MaySchedule means that the caller may cordon and drain it; Ask is set on the page that asks before a drain.
-	MaySchedule, Ask bool
+	// MaySchedule means that the caller may cordon and drain it.
+	MaySchedule bool
+	// Ask is set on the page that asks before a drain.
+	Ask *drainData
 	// Refused says why something was not done; empty if nothing was to be.
 	Refused string
 }
@@ -56,11 +60,11 @@ const mostClusterEvents = 30
 // priceRow is the price of a resource.
 type priceRow struct{ Name, Price string }
 
-func (s *server) clusterPage(c *call) (*page, error) { return s.showCluster(c, "", false) }
+func (s *server) clusterPage(c *call) (*page, error) { return s.showCluster(c, "", nil) }
 
 // showCluster returns the page of a cluster, and why what was to be done with it was refused, or asks before it is
 // drained.
-func (s *server) showCluster(c *call, refused string, ask bool) (*page, error) {
+func (s *server) showCluster(c *call, refused string, ask *drainData) (*page, error) {
 	name := c.PathValue("name")
 	cluster := &v1alpha1.MemberCluster{}
 	if err := s.get(c.Context(), name, cluster); err != nil {
@@ -114,8 +118,64 @@ func (s *server) showCluster(c *call, refused string, ask bool) (*page, error) {
 	return p, nil
 }
 
-// drainPage asks before a cluster is drained.
-func (s *server) drainPage(c *call) (*page, error) { return s.showCluster(c, "", true) }
+// mostStaying is how many instances that a drain would not move its page names.
+const mostStaying = 20
+
+// drainData is what a drain of a cluster would do.
+type drainData struct {
+	// Instances on the cluster, in all.
+	Instances int
+	Targets   []drainTarget
+	// Stay is how many would stay, Staying the first of them, and More how many there are beyond these.
+	Stay, More int
+	Staying    []stayingRow
+}
+
+// stayingRow is an instance that would stay.
+type stayingRow struct{ Name, ID, Why string }
+
+// drainTarget is where a number of instances would move.
+type drainTarget struct {
+	Clusters  []string
+	Instances int
+}
+
+// drainPage asks before a cluster is drained, and says what that would do.
+func (s *server) drainPage(c *call) (*page, error) {
+	name := c.PathValue("name")
+	var answer struct{ Moves []market.Move }
+	refused, err := s.market(c, http.MethodGet, "clusters/"+url.PathEscape(name)+"/drain", nil, &answer)
+	if err != nil {
+		return nil, err
+	}
+	if refused != "" {
+		return nil, noSuch("cluster", name)
+	}
+	ask, targets := &drainData{Instances: len(answer.Moves)}, map[string]*drainTarget{}
+	for _, m := range answer.Moves {
+		to := strings.Join(m.To, ", ")
+		switch {
+		case m.Why != "":
+			if ask.Stay++; ask.Stay > mostStaying {
+				ask.More++
+				continue
+			}
+			i := &v1alpha1.ServiceInstance{}
+			if err := s.get(c.Context(), m.Instance, i); client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("read instance %s: %w", m.Instance, err)
+			}
+			ask.Staying = append(ask.Staying, stayingRow{m.Instance, cmp.Or(i.Spec.InstanceID, m.Instance), m.Why})
+		case targets[to] == nil:
+			targets[to] = &drainTarget{m.To, 1}
+		default:
+			targets[to].Instances++
+		}
+	}
+	for _, to := range slices.Sorted(maps.Keys(targets)) {
+		ask.Targets = append(ask.Targets, *targets[to])
+	}
+	return s.showCluster(c, "", ask)
+}
 
 // schedules has the changes of a cluster in the market by the value of the form with which an operator asks for them.
 var schedules = map[string]map[string]bool{
@@ -133,7 +193,7 @@ func (s *server) schedule(c *call) (*page, error) {
 		return nil, err
 	}
 	if refused != "" {
-		return s.showCluster(c, refused, false)
+		return s.showCluster(c, refused, nil)
 	}
 	return c.seeOther(Root + "clusters/" + url.PathEscape(name))
 }

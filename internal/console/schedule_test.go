@@ -1,22 +1,40 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/market"
+	"github.com/sluice-dev/sluice/placement/replay"
 )
+
+// drain plays a drain, as cmd/sluice has the market do.
+func (c *consoleOf) drain(ctx context.Context, cluster string) (told []market.Move, err error) {
+	fleet, err := replay.ReadFleet(ctx, c.Client, c.namespace)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := fleet.Drain(c.catalog.Snapshot(), cluster, time.Now())
+	for _, m := range moves {
+		told = append(told, market.Move(m))
+	}
+	return told, err
+}
 
 // TestDrainingACluster: an operator cordons a cluster, drains it once it has been asked, and lets it take placements
 // again.
 func TestDrainingACluster(t *testing.T) {
 	c := newConsole(t)
 	c.selling()
+	c.create(cluster("us-1", "us", "globex", "64", "256Gi"))
 	c.create(instanceOf("shop", "db", "large", "eu-1"))
 	operator, acme := c.as(access.Caller{Role: access.Operator}), c.as(access.Caller{Role: access.Provider, Name: "acme"})
 	at, asks, does := Root+"clusters/eu-1", Root+"clusters/eu-1/drain", Root+"clusters/eu-1/schedule"
@@ -42,7 +60,7 @@ func TestDrainingACluster(t *testing.T) {
 			t.Errorf("%s: the page is %s", row.to, text)
 		}
 	}
-	if text := words(c.send(operator, asks, nil).body); !strings.Contains(text, "Drain eu-1?") || !strings.Contains(text, "1 instance on it moves away") {
+	if text := words(c.send(operator, asks, nil).body); !strings.Contains(text, "Drain eu-1? It takes no new placements") || !strings.Contains(text, "Of 1 instance on it, as things are now: 1 would move to us-1") {
 		t.Errorf("before a drain it asks %s", text)
 	}
 	if text := words(c.send(acme, at, nil).body); strings.Contains(text, "Drain") || strings.Contains(text, "Cordon") {
@@ -54,9 +72,15 @@ func TestDrainingACluster(t *testing.T) {
 	pinned.Status.Delivered.Decision.Workload = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "db"}}}
 	pinned.Status.Delivered.Decision.Placements[0].Reserved["fast.storageclass.storage.k8s.io/requests.storage"] = resource.MustParse("1Gi")
 	c.create(pinned)
+	if text := words(c.send(operator, asks, nil).body); !strings.Contains(text, "Of 2 instances on it, as things are now: 1 would move to us-1 1 would stay: pinned it has volumes there") {
+		t.Errorf("before a drain it asks %s", text)
+	}
 	got := c.send(operator, does, url.Values{"to": {"drain"}})
 	if text := words(got.body); got.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(text, "volumes on eu-1 whose data would be lost by a move: "+pinned.Name) {
 		t.Errorf("a drain that would lose data is answered %d: %s", got.StatusCode, text)
+	}
+	if got := c.send(operator, Root+"clusters/absent/drain", nil); got.StatusCode != http.StatusNotFound {
+		t.Errorf("before a drain of no cluster: %d", got.StatusCode)
 	}
 	if got := c.send(operator, Root+"clusters/absent/schedule", url.Values{"to": {"drain"}}); got.StatusCode != http.StatusNotFound {
 		t.Errorf("of no cluster: %d", got.StatusCode)

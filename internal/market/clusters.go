@@ -147,6 +147,30 @@ func (s *server) patchCluster(c *call) error {
 	return nil
 }
 
+// Move is what a drain does with an instance on the cluster.
+type Move struct {
+	// Instance is the name of its resource.
+	Instance string `json:"instance"`
+	// To are the clusters on which it would be; none if it would stay.
+	To []string `json:"to,omitempty"`
+	// Why it would stay; empty if it would move.
+	Why string `json:"why,omitempty"`
+}
+
+// drain answers with what a drain of a cluster would do.
+func (s *server) drain(c *call) error {
+	m, err := s.ownCluster(c)
+	if err != nil {
+		return err
+	}
+	moves, err := s.Drain(c.Context(), m.Name)
+	if err != nil {
+		return err
+	}
+	writeJSON(c.ResponseWriter, http.StatusOK, map[string][]Move{"moves": moves})
+	return nil
+}
+
 // ownCluster reads the cluster in the URL. The error is an *Error if it is not the caller's.
 func (s *server) ownCluster(c *call) (*v1alpha1.MemberCluster, error) {
 	name, err := c.variable("id")

@@ -49,6 +49,8 @@ type Options struct {
 	SignContract, SignUsage Signer
 	// Policies judges the policies of providers and platforms.
 	Policies Policies
+	// Drain returns what a drain of a cluster would do with the instances on it, in the order of their names. It changes nothing.
+	Drain func(ctx context.Context, cluster string) ([]Move, error)
 	// Logger of failures and of tokens that are issued; nil means slog.Default().
 	Logger *slog.Logger
 	// Clock is for tests; nil means the real clock.
@@ -96,6 +98,7 @@ var everybody = []access.Role{access.Operator, access.Platform, access.Provider}
 
 // sellers read and change what they sell; the operator reads it all, and says which clusters take placements.
 var (
+	operators           = []access.Role{access.Operator}
 	sellersAndOperators = []access.Role{access.Operator, access.Provider}
 	sellers             = []access.Role{access.Provider}
 )
@@ -118,6 +121,7 @@ var routes = []route{
 	{http.MethodPost, prefix + "/clusters", (*server).join, nil, true},
 	{http.MethodPatch, prefix + "/clusters/{id}", (*server).patchCluster, sellersAndOperators, false},
 	{http.MethodDelete, prefix + "/clusters/{id}", (*server).deleteCluster, sellers, false},
+	{http.MethodGet, prefix + "/clusters/{id}/drain", (*server).drain, operators, false},
 	{http.MethodGet, prefix + "/policies", (*server).policies, everybody, false},
 	{http.MethodGet, prefix + "/policies/{id}", (*server).getPolicy, everybody, false},
 	{http.MethodPut, prefix + "/policies/{id}", (*server).putPolicy, parties, false},

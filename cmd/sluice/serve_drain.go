@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/market"
+	"github.com/sluice-dev/sluice/placement/replay"
+)
+
+// drains plays drains of clusters for the market. Its reader is the cache, which every replica has.
+type drains struct {
+	hub       client.Reader
+	namespace string
+	catalog   *catalog.Catalog
+}
+
+// of returns what a drain of a cluster would do.
+func (d drains) of(ctx context.Context, cluster string) ([]market.Move, error) {
+	var clusters v1alpha1.MemberClusterList
+	var instances v1alpha1.ServiceInstanceList
+	var policies v1alpha1.PlacementPolicyList
+	if err := errors.Join(
+		listCached(ctx, d.hub, d.namespace, &clusters), listCached(ctx, d.hub, d.namespace, &instances), listCached(ctx, d.hub, d.namespace, &policies),
+	); err != nil {
+		return nil, err
+	}
+	fleet := replay.Fleet{Clusters: clusters.Items, Instances: instances.Items, Policies: policies.Items}
+	moves, err := fleet.Drain(d.catalog.Snapshot(), cluster, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	told := make([]market.Move, len(moves))
+	for i, m := range moves {
+		told[i] = market.Move(m)
+	}
+	return told, nil
+}
