@@ -45,8 +45,8 @@ func TestMarketplace(t *testing.T) {
 	from := shop.isOn()
 	olga := &guest{w, w.window(t)}
 	olga.signsIn("olga")
-	olga.drains(from)
 	to := map[string]string{w.rhein.cluster: w.liberty.cluster, w.liberty.cluster: w.rhein.cluster}[from]
+	olga.drains(from, to)
 	shop.Do(chromedp.WaitVisible(`//dt[text()="Clusters"]/following-sibling::dd[text()="`+to+`"]`), chromedp.WaitVisible(`//b[text()="Moved"]`))
 	shop.isUnloaded()
 	shop.pictures("moved")
@@ -209,11 +209,11 @@ func (g *guest) deletes(name string) {
 	g.Do(chromedp.Click(chromedp.CSS("button.danger")), chromedp.WaitVisible(`//h1[text()="My instances"]`), chromedp.WaitVisible(`//p[contains(., "You have no instances")]`))
 }
 
-// drains drains a cluster, from the page of the fleet, and waits until nothing is on it.
-func (g *guest) drains(cluster string) {
+// drains drains a cluster, from the page of the fleet, once it is said to where its instance would move.
+func (g *guest) drains(cluster, to string) {
 	g.Window.Helper()
 	g.opens("fleet")
-	g.Do(chromedp.Click(`//a[text()="`+cluster+`"]`), chromedp.WaitVisible(`//h1[contains(., "`+cluster+`")]`), chromedp.Click(`//a[text()="Drain…"]`), chromedp.WaitVisible(chromedp.CSS("button.danger")))
+	g.Do(chromedp.Click(`//a[text()="`+cluster+`"]`), chromedp.WaitVisible(`//h1[contains(., "`+cluster+`")]`), chromedp.Click(`//a[text()="Drain…"]`), chromedp.WaitVisible(`//li[b[text()="1"] and a[text()="`+to+`"]]`))
 	g.pictures("drain")
 	g.Do(chromedp.Click(chromedp.CSS("button.danger")), chromedp.WaitVisible(`//h1//*[contains(., "Draining")]`))
 	g.marks()
