@@ -121,7 +121,7 @@ func (s *server) showCluster(c *call, refused string, ask *drainData) (*page, er
 // mostStaying is how many instances that a drain would not move its page names.
 const mostStaying = 20
 
-// drainData is what a drain of a cluster would do.
+// drainData is the expected result of a drain of a cluster.
 type drainData struct {
 	// Instances on the cluster, in all.
 	Instances int
@@ -134,7 +134,7 @@ type drainData struct {
 // stayingRow is an instance that would stay.
 type stayingRow struct{ Name, ID, Why string }
 
-// drainTarget is where a number of instances would move.
+// drainTarget has the clusters to which a number of instances would move.
 type drainTarget struct {
 	Clusters  []string
 	Instances int

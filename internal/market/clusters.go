@@ -147,7 +147,7 @@ func (s *server) patchCluster(c *call) error {
 	return nil
 }
 
-// Move is what a drain does with an instance on the cluster.
+// Move is the expected result of a drain for an instance on the cluster.
 type Move struct {
 	// Instance is the name of its resource.
 	Instance string `json:"instance"`

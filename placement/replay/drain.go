@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// Move is what a drain does with an instance on the drained cluster.
+// Move is the expected result of a drain for an instance on the cluster.
 type Move struct {
 	// Instance is its name.
 	Instance string `json:"instance"`
