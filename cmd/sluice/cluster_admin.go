@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -85,16 +82,8 @@ func (f *adminFlags) choose(cmd *cobra.Command, raw *clientcmdapi.Config, file s
 	if cluster := raw.Clusters[chosen.Cluster]; cluster != nil {
 		server = cluster.Server
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "Use context %s, an administrator of cluster %s at %s? [y/N] ", name, chosen.Cluster, server)
-	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); err != nil || answer != "y" && answer != "yes" {
+	if !asked(cmd, "Use context %s, an administrator of cluster %s at %s?", name, chosen.Cluster, server) {
 		return "", errors.New("nothing was done: name the cluster with --context")
 	}
 	return name, nil
-}
-
-// onTerminal reports whether standard input is a terminal, so that the user can be asked.
-func onTerminal(cmd *cobra.Command) bool {
-	file, ok := cmd.InOrStdin().(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) // a descriptor is a small number
 }

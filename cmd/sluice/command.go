@@ -80,6 +80,7 @@ Who consumes it, or any other OSB broker, starts with:
 	root.AddCommand(newVersionCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	bindSettings(root)
 	refuseUnknown(root)
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Run, help.RunE = nil, helpOf

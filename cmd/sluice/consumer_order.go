@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sluice-dev/sluice/internal/osbclient"
 )
@@ -217,7 +213,7 @@ stay as they are.` + consumerHelp,
 func newCancelCommand() *cobra.Command {
 	f := &instanceFlags{}
 	var wait patience
-	var yes bool
+	var confirmed confirmation
 	cmd := &cobra.Command{
 		Use:   "cancel NAME",
 		Short: "Delete an instance and its data",
@@ -228,7 +224,7 @@ func newCancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !yes && !c.confirm("Delete %s, %s of %s, and its data?", args[0], found.plan.Name, found.service.Name) {
+			if !confirmed.given(cmd, "Delete %s, %s of %s, and its data?", args[0], found.plan.Name, found.service.Name) {
 				return errors.New("nothing is deleted")
 			}
 			accepted, err := c.Deprovision(cmd.Context(), args[0], found.service.ID, found.plan.ID, nil)
@@ -244,17 +240,6 @@ func newCancelCommand() *cobra.Command {
 	}
 	f.bind(cmd)
 	wait.bind(cmd)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	confirmed.bind(cmd)
 	return cmd
-}
-
-// confirm asks a question, if there is somebody to answer.
-func (c *consumer) confirm(question string, args ...any) bool {
-	input, isFile := c.cmd.InOrStdin().(*os.File)
-	if !isFile || !term.IsTerminal(int(input.Fd())) {
-		return true
-	}
-	fmt.Fprint(c.cmd.ErrOrStderr(), printable(fmt.Sprintf(question, args...)), " [y/N] ")
-	answer, _ := bufio.NewReader(input).ReadString('\n')
-	return strings.EqualFold(strings.TrimSpace(answer), "y")
 }

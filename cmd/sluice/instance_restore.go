@@ -28,6 +28,7 @@ type restoration struct {
 func newInstanceRestoreCommand(hub *hubFlags) *cobra.Command {
 	var r restoration
 	var patience time.Duration
+	var confirmed confirmation
 	cmd := &cobra.Command{
 		Use:   "restore INSTANCE --from BACKUP",
 		Short: "Restore a backup of an instance's volumes, where they are or on another cluster",
@@ -41,7 +42,7 @@ If its cluster does not answer, or with --cluster, the instance moves to another
 the data of the backup. If that fails, it stays where it was. What the former cluster has of it is deleted, or
 will be when that answers again.
 
-The bind hooks of its bindings run again. To interrupt the command stops only the waiting.`,
+The bind hooks of its bindings run again. On a terminal, it asks first. To interrupt the command stops only the waiting.`,
 		Example: `  sluice instance restore 5f1a2b3c --from b01234567
   sluice instance restore 5f1a2b3c --from b01234567 --cluster us-1`,
 		Args: cobra.ExactArgs(1),
@@ -52,6 +53,9 @@ The bind hooks of its bindings run again. To interrupt the command stops only th
 			c, err := hub.client(cmd)
 			if err != nil {
 				return err
+			}
+			if !confirmed.given(cmd, "Replace the data of instance %s by backup %s?", r.instance, r.backup) {
+				return errors.New("nothing is restored")
 			}
 			instance, request, err := r.ask(cmd.Context(), c, hub.namespace)
 			if err != nil {
@@ -68,6 +72,7 @@ The bind hooks of its bindings run again. To interrupt the command stops only th
 	cmd.Flags().StringVar(&r.cluster, "cluster", "", "member cluster to restore it on (default: where the instance is, or any other if that cluster does not answer)")
 	cmd.Flags().DurationVar(&patience, "wait", time.Hour, "how long to wait until the workload runs with the data; 0 does not wait")
 	bindPlatform(cmd, &r.platform)
+	confirmed.bind(cmd)
 	return cmd
 }
 

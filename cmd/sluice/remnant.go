@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -158,7 +157,7 @@ func (r *remnants) awaitAdopted(ctx context.Context, instance *v1alpha1.ServiceI
 
 func newRemnantRemoveCommand(flags *hubFlags) *cobra.Command {
 	var found remnants
-	var yes bool
+	var confirmed confirmation
 	cmd := &cobra.Command{
 		Use:   "remove CLUSTER/NAMESPACE[/NAME]...",
 		Short: "Remove single objects that no instance or binding owns",
@@ -180,7 +179,7 @@ know. An object that got an owner, or was replaced, in the meantime is left.`,
 				}
 				chosen = append(chosen, with...)
 			}
-			if err := confirmRemoval(cmd, chosen, yes); err != nil {
+			if err := confirmRemoval(cmd, chosen, confirmed.yes); err != nil {
 				return err
 			}
 			removed, err := found.collector.Remove(cmd.Context(), chosen)
@@ -198,7 +197,7 @@ know. An object that got an owner, or was replaced, in the meantime is left.`,
 		},
 	}
 	found.bind(cmd)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	confirmed.bind(cmd)
 	return cmd
 }
 
@@ -214,9 +213,7 @@ func confirmRemoval(cmd *cobra.Command, chosen []kube.Remnant, yes bool) error {
 	if !onTerminal(cmd) {
 		return errors.New("nothing was removed: --yes confirms it where nobody can be asked")
 	}
-	fmt.Fprint(cmd.ErrOrStderr(), "Remove this, with everything in it? [y/N] ")
-	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); err != nil || answer != "y" && answer != "yes" {
+	if !asked(cmd, "Remove this, with everything in it?") {
 		return errors.New("nothing was removed")
 	}
 	return nil

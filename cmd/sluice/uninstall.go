@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 func newUninstallCommand(hub *hubFlags) *cobra.Command {
 	var patience time.Duration
+	var confirmed confirmation
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Delete Sluice's resources from the hub, so that it can be uninstalled",
@@ -24,6 +26,7 @@ func newUninstallCommand(hub *hubFlags) *cobra.Command {
 
 It deletes peerings, member clusters and service offerings, and waits until the controllers have released them: Sluice must
 be running. It refuses, and changes nothing, while there are service instances: their platforms deprovision them first.
+On a terminal, it asks first.
 The chart runs this command before "helm uninstall".
 
 Sluice's service account stays on the member clusters: remove it there with
@@ -34,10 +37,14 @@ Sluice's service account stays on the member clusters: remove it there with
 			if err != nil {
 				return err
 			}
+			if !confirmed.given(cmd, "Delete all peerings, member clusters and service offerings from namespace %s of the hub?", hub.namespace) {
+				return errors.New("nothing is deleted")
+			}
 			return uninstall(cmd.Context(), cmd.OutOrStdout(), c, hub.namespace, patience)
 		},
 	}
 	hub.bind(cmd)
+	confirmed.bind(cmd)
 	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until the controllers have released everything")
 	return cmd
 }
