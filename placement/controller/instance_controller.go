@@ -26,7 +26,7 @@ import (
 //
 // instance_phases.go and instance_removal.go hold the phases, instance_scope.go what a pass knows of
 // the instance, instance_request.go the request for placement, instance_failure.go the handling of a
-// permanent failure, instance_status.go all writes of the status, leadership.go the treatment of
+// permanent failure, instance_status.go and its neighbours all writes of the status, leadership.go the treatment of
 // another leader's decisions.
 type instanceReconciler struct {
 	hub        client.Client // reads from the cache, writes to the hub

@@ -4,16 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // Reasons of the conditions, beside those of the API package.
@@ -194,9 +191,6 @@ func (s *scope) recordFailing() (news bool) {
 	return true
 }
 
-// recordMoveFailed forgets why a move failed: the last operation has not.
-func (s *scope) recordMoveFailed() { s.Status.Operation.Failing, s.failing = nil, "" }
-
 // recordSecrets records the sealed secrets of the instance's workload.
 func (s *scope) recordSecrets(sealed []byte) { s.Status.SealedSecrets = sealed }
 
@@ -292,116 +286,9 @@ func (s *scope) set(condition string, status metav1.ConditionStatus, reason, mes
 	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, v1alpha1.Cut(message, longest))
 }
 
-// recordDepartures completes a decision that was made without the clusters that are due. It lists those
-// that the instance was delivered to as leaving. It adds those that it may have been delivered
-// to since, and that cannot be cleaned up now, to status.left.
-func (s *scope) recordDepartures(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
-	before := map[string]v1alpha1.Departure{}
-	if s.Status.IsMoving() {
-		for _, d := range s.Status.Decision.Leaving {
-			before[d.Cluster] = d
-		}
-	}
-	for _, d := range due {
-		if known, ok := before[d.Cluster]; ok {
-			d = known
-		}
-		before[d.Cluster] = d
-	}
-	for _, name := range lists.Without(s.Status.DeliveredDecision().Clusters(), decided.Clusters()) {
-		if d, ok := before[name]; ok {
-			decided.Leaving = append(decided.Leaving, d)
-		}
-	}
-	for _, d := range before {
-		if len(d.Stay) > 0 && s.Status.IsFinished() && decided.Uses(d.Cluster) {
-			decided.Leaving = append(decided.Leaving, d)
-		}
-	}
-	if s.Status.IsDisplaced() && len(decided.Displaced) == 0 {
-		for _, d := range s.Status.DeliveredDecision().Displaced { // it has returned from there
-			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
-		}
-	}
-	if s.Status.IsFinished() && len(decided.Leaving) == 0 {
-		for _, name := range lists.Without(decided.Clusters(), s.Status.DeliveredDecision().Clusters()) {
-			decided.Joining = append(decided.Joining, v1alpha1.Arrival{Cluster: name, At: metav1.NewTime(s.now)})
-		}
-	}
-	if s.Status.Decision != nil {
-		for _, p := range s.Status.Decision.Placements {
-			if slices.Contains(named(due), p.Cluster) && !slices.Contains(s.Status.DeliveredDecision().Clusters(), p.Cluster) {
-				s.recordLeft(p)
-			}
-		}
-	}
-	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
-		return slices.Contains(decided.Clusters(), l.Cluster) // the instance is on the cluster again
-	})
-}
-
-// recordLeft records a placement that is to be removed as soon as its cluster allows it.
-func (s *scope) recordLeft(p v1alpha1.Placement) {
-	if !slices.ContainsFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == p.Cluster }) {
-		s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
-	}
-}
-
-// recordMove records what the delivered decision has changed for the consumer.
-func (s *scope) recordMove() {
-	if !s.Status.IsMoving() {
-		return
-	}
-	leaving := s.Status.Decision.Leaving
-	var reasons []string
-	for _, d := range leaving {
-		reasons = append(reasons, d.Reason)
-	}
-	if len(s.Status.Decision.Joining) > 0 {
-		reasons = append(reasons, inEachGroup)
-	}
-	slices.Sort(reasons)
-	s.Status.Moved = &v1alpha1.Move{
-		From: append([]string{}, named(leaving)...), To: lists.Without(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()),
-		Reason:    strings.Join(slices.Compact(reasons), "; "),
-		DecidedAt: s.Status.Decision.MovesSince(), DeliveredAt: ptr.To(metav1.NewTime(s.now)),
-	}
-}
-
-// recordStranded records why an instance cannot leave, and reports whether that is new. The instance
-// stays on its clusters.
-func (s *scope) recordStranded(due []v1alpha1.Departure, why string) (news bool) {
-	message := fmt.Sprintf("%s, and no other cluster fits: %s", due[0].Reason, why)
-	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonStranded, message)
-}
-
-// recordUncovered records why an instance has no cluster in some group, and reports whether that is
-// new. The instance stays on its clusters.
-func (s *scope) recordUncovered(why string) (news bool) {
-	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, v1alpha1.ReasonNotInEachGroup, "on "+where(s.Status.DeliveredDecision())+"; not in each group: "+why)
-}
-
-// recordStays records where an instance stays, in the condition Placed as it is otherwise, and reports whether that is
-// new.
-func (s *scope) recordStays() (news bool) {
-	placed := metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonPlaced}
-	if found := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionPlaced); found != nil {
-		placed = *found
-	}
-	return s.set(v1alpha1.ConditionPlaced, placed.Status, placed.Reason, "stays on "+where(s.Status.DeliveredDecision()))
-}
-
-// restore makes the delivered decision the current one again, or none if nothing was delivered.
-func (s *scope) restore() { s.Status.Decision = s.Status.DeliveredDecision().DeepCopy() }
-
 func (s *scope) setCopies(copies []v1alpha1.Copy) { s.Status.Copies = copies }
 
 func (s *scope) setUsage(periods []v1alpha1.UsagePeriod) { s.Status.Usage = periods }
-
-// recordCleaned drops clusters on which nothing of the instance is left any more.
-func (s *scope) recordCleaned(clusters []string) {
-	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return slices.Contains(clusters, l.Cluster) })
-}
 
 // recordPreemption records the room that is made for the instance, nil for none, and reports
 // whether that is new.
