@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -100,8 +99,6 @@ func etcdConfig(dir, socketDir string, logger *slog.Logger) *embed.Config {
 	// Old revisions are compacted by the API server, every five minutes.
 	config.QuotaBackendBytes = quotaBytes
 	config.BootstrapDefragThresholdMegabytes = defragThresholdMegabytes
-	// The API server's watch caches learn from this that they are up to date.
-	config.WatchProgressNotifyInterval = 5 * time.Second
 
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapOver(logger.With("component", "etcd")))
 	return config
