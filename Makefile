@@ -52,7 +52,11 @@ kubernetes:
 	@echo "test: Kubernetes binaries for the control planes of the tests"
 	@test/kubernetes/build.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl >/dev/null
 
-.PHONY: databases prometheus cluster-api service-catalog
+.PHONY: databases prometheus cluster-api helm service-catalog
+helm:
+	@echo "test: Helm for the charts of the tests"
+	@$(TOOL) -n helm >/dev/null
+
 service-catalog:
 	@echo "test: Kubernetes Service Catalog"
 	@test/servicecatalog/programs/build.sh >/dev/null
@@ -104,7 +108,7 @@ ATONCE := $(shell expr $$(nproc) + 1)
 BROKERS := ^Test(SluiceBehindSluice|ThreeSluicesInARow|BrokersWithDefects|KilledWhileABrokerAnswers|ServiceCatalog)$$
 
 # Short, because bench runs the whole of test/bench. lint has vetted everything: each go test would vet all packages below its own once more.
-unit: kubernetes databases prometheus cluster-api ## Unit and integration tests, on the embedded hub and on real control planes
+unit: kubernetes databases prometheus cluster-api helm ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
 	@go test -short -vet=off -timeout 20m -p $(ATONCE) -skip '$(BROKERS)' $(SLOWEST) ./...
 
@@ -164,7 +168,7 @@ e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, a site b
 	@echo "test: workloads"
 	@$(call e2e,TestWorkloads|TestExposure)
 
-e2e-chart: bin/e2e.test ## On kind: docs/operating.md's installation, conformance with two replicas, and uninstalling
+e2e-chart: bin/e2e.test helm ## On kind: docs/operating.md's installation, conformance with two replicas, and uninstalling
 	@echo "test: the chart"
 	@$(call e2e,TestChart)
 
