@@ -18,6 +18,8 @@ type Fleet struct {
 	// StorageClasses of any of the clusters, sorted; so are Architectures and OperatingSystems, as far as each
 	// cluster has one alone.
 	StorageClasses, Architectures, OperatingSystems []string
+	// Holes are the largest of all of them, for which no cluster hides a resource; nil if those of a cluster are not known.
+	Holes *Holes
 }
 
 // Fleet returns what the clusters that a selector matches sell together, read by a platform. Clusters that take no
@@ -64,7 +66,60 @@ func (s *Snapshot) Fleet(clusters labels.Selector, platform string) Fleet {
 	maps.DeleteFunc(f.Used, func(name corev1.ResourceName, used int64) bool { return used == 0 || f.Sold[name] == 0 })
 	maps.DeleteFunc(f.Sold, func(_ corev1.ResourceName, sold int64) bool { return sold == 0 })
 	f.StorageClasses, f.Architectures, f.OperatingSystems = slices.Sorted(maps.Keys(classes)), slices.Sorted(maps.Keys(architectures)), slices.Sorted(maps.Keys(systems))
+	f.Holes = largestHoles(among, counted(f.Sold))
 	return f
+}
+
+// largestHoles returns those holes of clusters that no other of them exceeds, of some resources; nil if those of a cluster
+// are not known. What a cluster does not sell of a resource, it does not have.
+func largestHoles(among map[*page]set, names []corev1.ResourceName) *Holes {
+	h := &Holes{names: names, free: make([]int64, len(names))}
+	var largest [][]int64
+	one, at := make([]int64, len(names)+1), make([]int, len(names)) // at is where a resource is in a cluster's own holes
+	for p, rows := range among {
+		for row := range rows.rows() {
+			c := p.clusters[row]
+			if c.Holes == nil {
+				return nil
+			}
+			for i, name := range names {
+				if at[i] = slices.Index(c.Holes.names, name); at[i] < 0 || c.sold(name) == 0 {
+					at[i] = -1
+					continue
+				}
+				h.free[i] += max(c.sold(name)-c.Allocatable[name]+c.Holes.free[at[i]], 0)
+			}
+			for from := range c.Holes.each() {
+				one[len(names)] = from[len(from)-1]
+				for i := range names {
+					if one[i] = 0; at[i] >= 0 {
+						one[i] = from[at[i]]
+					}
+				}
+				if !empty(one[:len(names)]) {
+					largest = withRow(largest, one)
+				}
+			}
+		}
+	}
+	slices.SortFunc(largest, compareRows)
+	largest = mostTelling(largest)
+	h.rows = slices.Concat(largest...)
+	return h
+}
+
+// withRow adds a copy of a row to some of which none exceeds another, unless one of them exceeds it.
+func withRow(rows [][]int64, one []int64) [][]int64 {
+	amounts := one[:len(one)-1]
+	for _, row := range rows {
+		if within(amounts, row) {
+			if within(row[:len(amounts)], amounts) { // it is the same
+				row[len(amounts)] += one[len(amounts)]
+			}
+			return rows
+		}
+	}
+	return append(slices.DeleteFunc(rows, func(row []int64) bool { return within(row[:len(amounts)], amounts) }), slices.Clone(one))
 }
 
 // open returns the rows of the clusters that a selector matches and that take new placements of anybody, by page.

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
-func soldTogether(t testing.TB, inventory *Inventory, selector, platform string) Fleet {
+func soldTogether(t rapid.TB, inventory *Inventory, selector, platform string) Fleet {
 	t.Helper()
 	clusters, err := labels.Parse(selector)
 	if err != nil {
@@ -88,6 +90,70 @@ func TestAFleetAddsUp(t *testing.T) {
 	maps.DeleteFunc(want.Used, func(_ corev1.ResourceName, used int64) bool { return used == 0 })
 	if got := soldTogether(t, inventory, "stage=prod", "upper"); !maps.Equal(got.Sold, want.Sold) || !maps.Equal(got.Used, want.Used) || got.Sold[corev1.ResourceCPU] == 0 {
 		t.Errorf("%v sold, %v used; one by one %v, %v", got.Sold, got.Used, want.Sold, want.Used)
+	}
+}
+
+// TestTheLargestHolesOfAFleet: a pod fits into the holes of a fleet if one of its clusters takes it, and only then; without what
+// a cluster hides, and for as long as no cluster is one of which that is not known.
+func TestTheLargestHolesOfAFleet(t *testing.T) {
+	fitted, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := func(label string) corev1.ResourceList {
+			return placementtest.Quantities(fmt.Sprintf("cpu=%d,memory=%dGi,nvidia.com/gpu=%d", rapid.IntRange(0, 4).Draw(t, label), rapid.IntRange(0, 3).Draw(t, label), rapid.IntRange(0, 2).Draw(t, label)))
+		}
+		inventory := NewInventory()
+		for i := range rapid.IntRange(1, 4).Draw(t, "clusters") {
+			row := placementtest.Cluster{Name: fmt.Sprint("c", i), Has: placementtest.Quantities("cpu=100,memory=100Gi,nvidia.com/gpu=100,pods=110"), Cordoned: rapid.IntRange(0, 3).Draw(t, "cordoned") == 0}
+			if rapid.Bool().Draw(t, "hides") {
+				row.Sell = &v1alpha1.Sale{Hide: []corev1.ResourceName{"nvidia.com/gpu"}}
+			}
+			for range rapid.IntRange(1, 2).Draw(t, "nodes") {
+				row.Nodes = append(row.Nodes, v1alpha1.NodesFree{Count: int32(rapid.IntRange(1, 3).Draw(t, "count")), Free: drawn("free")})
+			}
+			inventory.UpsertCluster(ClusterOf(row.MemberCluster(), time.Time{}))
+		}
+		f, pod := soldTogether(t, inventory, "", "upper"), ResourcesOf(drawn("pod"))
+		fits := false
+		for _, c := range inventory.Snapshot().Clusters() {
+			hides := c.sold("nvidia.com/gpu") == 0 && pod["nvidia.com/gpu"] > 0
+			fits = fits || !c.Cordoned && !hides && c.Holes.take([]Resources{pod})
+		}
+		isEmpty := !slices.ContainsFunc(slices.Collect(maps.Values(pod)), func(n int64) bool { return n > 0 })
+		sold := Resources{} // of what no cluster sells, the sum says that it is not there
+		for name, n := range pod {
+			if f.Sold[name] > 0 || n == 0 {
+				sold[name] = n
+			}
+		}
+		if len(sold) < len(pod) {
+			return
+		}
+		if got := f.Holes.take([]Resources{pod}); got != (fits || isEmpty) {
+			t.Fatalf("a pod of %v fits: %t; into the holes %+v: %t", pod, fits, f.Holes.API(), got)
+		}
+		if fits {
+			fitted++
+		} else {
+			refused++
+		}
+	})
+	if fitted == 0 || refused == 0 {
+		t.Errorf("%d pods fitted, and %d did not", fitted, refused)
+	}
+
+	inventory := NewInventory()
+	has := placementtest.Quantities("cpu=10,memory=10Gi")
+	nodes := []v1alpha1.NodesFree{{Count: 2, Free: placementtest.Quantities("cpu=3,memory=2Gi")}, {Count: 1, Free: placementtest.Quantities("cpu=1,memory=1Gi")}}
+	for _, row := range []placementtest.Cluster{{Name: "a", Has: has, Nodes: nodes}, {Name: "b", Has: has, Nodes: nodes[:1], Sell: &v1alpha1.Sale{Share: 50}}} {
+		inventory.UpsertCluster(ClusterOf(row.MemberCluster(), time.Time{}))
+	}
+	want := &v1alpha1.Holes{Free: placementtest.Quantities("cpu=8,memory=5Gi"), Nodes: []v1alpha1.NodesFree{{Count: 4, Free: placementtest.Quantities("cpu=3,memory=2Gi")}}}
+	if got := soldTogether(t, inventory, "", "upper").Holes.API(); !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("the holes are %+v, want %+v", got, want)
+	}
+	inventory.UpsertCluster(ClusterOf((placementtest.Cluster{Name: "declared", Has: has}).MemberCluster(), time.Time{}))
+	if got := soldTogether(t, inventory, "", "upper").Holes; got != nil {
+		t.Errorf("beside a cluster whose holes are not known, they are %+v", got.API())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	resourcesv1 "github.com/sluice-dev/sluice/api/resources/v1"
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/placementtest"
@@ -51,8 +52,8 @@ func TestAnExternalReaderFeedsTheInventory(t *testing.T) {
 	eu, spec := m.eu(), server.Spec(v1alpha1.ReaderProtocolV1)
 	eu.Spec.Reader = &spec
 	m.must(m.hub.Create(t.Context(), eu))
-	place := func() error {
-		_, err := placement.Place(placement.Request{ID: "si-a", Resources: placement.Resources{corev1.ResourceCPU: 1}}, m.inventory.Snapshot())
+	place := func(pods ...placement.Resources) error {
+		_, err := placement.Place(placement.Request{ID: "si-a", Resources: placement.Resources{corev1.ResourceCPU: 1}, LargestPods: pods}, m.inventory.Snapshot())
 		return err
 	}
 	until := func(what string, holds func(*v1alpha1.MemberCluster) bool) {
@@ -75,7 +76,20 @@ func TestAnExternalReaderFeedsTheInventory(t *testing.T) {
 	server.Has("cpu", "4", "pods", "10")
 	eventually(t, "a change wakes the reconciler", func() bool { return m.looks.Load() > looks })
 	until("it sells 4 cores", sells(4))
-	if err := place(); err != nil {
+	large := placement.Resources{corev1.ResourceCPU: 3000}
+	if err := place(large); err != nil {
+		t.Error(err)
+	}
+	server.Answer(&resourcesv1.ReadResponse{
+		Resources: map[string]string{"cpu": "4", "pods": "10"},
+		Holes:     &resourcesv1.Holes{Free: map[string]string{"cpu": "4"}, Nodes: []*resourcesv1.NodesFree{{Count: 2, Free: map[string]string{"cpu": "2"}}}},
+	})
+	eventually(t, "a pod of three cores fits on no node of two", func() bool {
+		m.look()
+		err := place(large)
+		return err != nil && strings.Contains(err.Error(), "no node has 3 cpu free; the largest hole is 2")
+	})
+	if err := place(placement.Resources{corev1.ResourceCPU: 2000}); err != nil {
 		t.Error(err)
 	}
 	for _, row := range []struct {

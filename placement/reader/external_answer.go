@@ -11,12 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	resourcesv1 "github.com/sluice-dev/sluice/api/resources/v1"
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 const (
 	// mostNames bounds the resources and the storage classes of an answer, mostKinds its architectures and
 	// operating systems.
 	mostNames, mostKinds = 64, 16
+	// mostHoles bounds the holes of an answer and their resources, mostNodes the nodes that one stands for.
+	mostHoles, mostNodes = 8, 1 << 20
 	// mostCores and mostUnits bound a quantity, so that sums over all clusters are exact.
 	mostCores, mostUnits = 1 << 30, 1 << 50
 )
@@ -51,10 +54,61 @@ func readingOf(answer *resourcesv1.ReadResponse) (Reading, error) {
 			}
 		}
 	}
+	holes, err := holesOf(answer.GetHoles(), has)
+	if err != nil {
+		return Reading{}, fmt.Errorf("holes.%w", err)
+	}
 	return Reading{
-		Capacity: has, Allocatable: has, Foreign: used, StorageClasses: sorted(answer.GetStorageClasses()),
+		Holes: holes, Capacity: has, Allocatable: has, Foreign: used, StorageClasses: sorted(answer.GetStorageClasses()),
 		Architectures: sorted(answer.GetArchitectures()), OperatingSystems: sorted(answer.GetOperatingSystems()),
 	}, nil
+}
+
+// holesOf checks the holes of a cluster that has some resources; nil for none.
+func holesOf(answer *resourcesv1.Holes, has corev1.ResourceList) (*v1alpha1.Holes, error) {
+	if answer == nil {
+		return nil, nil
+	}
+	of := func(field string, texts map[string]string) (corev1.ResourceList, error) {
+		amounts, err := amountsOf(field, texts)
+		if err != nil {
+			return nil, err
+		}
+		if len(amounts) > mostHoles {
+			return nil, fmt.Errorf("%s: %d resources, and at most %d are allowed", field, len(amounts), mostHoles)
+		}
+		for name := range amounts {
+			if _, is := has[name]; !is || name == corev1.ResourcePods {
+				return nil, fmt.Errorf("%s: %s: is not among the resources that count", field, quoted(string(name)))
+			}
+		}
+		return amounts, nil
+	}
+	free, err := of("free", answer.GetFree())
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.GetNodes()) > mostHoles {
+		return nil, fmt.Errorf("nodes: %d, and at most %d are allowed", len(answer.GetNodes()), mostHoles)
+	}
+	holes := &v1alpha1.Holes{Free: free}
+	for i, nodes := range answer.GetNodes() {
+		field := fmt.Sprintf("nodes[%d].", i)
+		amounts, err := of(field+"free", nodes.GetFree())
+		if err != nil {
+			return nil, err
+		}
+		for name := range amounts {
+			if _, is := free[name]; !is {
+				return nil, fmt.Errorf("%sfree: %s: is not in holes.free", field, quoted(string(name)))
+			}
+		}
+		if nodes.GetCount() < 1 || nodes.GetCount() > mostNodes {
+			return nil, fmt.Errorf("%scount: %d is not between 1 and %d", field, nodes.GetCount(), mostNodes)
+		}
+		holes.Nodes = append(holes.Nodes, v1alpha1.NodesFree{Count: nodes.GetCount(), Free: amounts})
+	}
+	return holes, nil
 }
 
 func amountsOf(field string, texts map[string]string) (corev1.ResourceList, error) {

@@ -97,6 +97,15 @@ func TestAnExternalReaderFollowsItsServer(t *testing.T) {
 	}
 }
 
+// holed is an answer of a cluster with 8 cores, and nodes with an amount of a resource free, by their counts.
+func holed(name, free string, counts ...int32) *resourcesv1.ReadResponse {
+	holes := &resourcesv1.Holes{Free: map[string]string{name: free}}
+	for _, count := range counts {
+		holes.Nodes = append(holes.Nodes, &resourcesv1.NodesFree{Count: count, Free: map[string]string{name: free}})
+	}
+	return &resourcesv1.ReadResponse{Resources: map[string]string{"cpu": "8"}, Holes: holes}
+}
+
 // Each of these answers makes the capacity unknown, and says why; a valid one ends that.
 func TestAnAnswerThatCannotBeTrueIsNotBelieved(t *testing.T) {
 	server := readertest.Start(t)
@@ -115,6 +124,12 @@ func TestAnAnswerThatCannotBeTrueIsNotBelieved(t *testing.T) {
 		`resources: cpu: "2000000000" is not between 0 and`:       {Resources: map[string]string{"cpu": "2000000000"}},
 		`resources: memory: "9E" is not between 0 and`:            {Resources: map[string]string{"memory": "9E"}},
 		`resources: memory: "plenty" is no quantity`:              {Resources: map[string]string{"memory": "plenty"}},
+		`holes.free: cpu: "-1" is not between 0 and`:              holed("cpu", "-1"),
+		`holes.free: "memory": is not among the resources`:        holed("memory", "1"),
+		`holes.free: "pods": is not among the resources`:          {Resources: map[string]string{"pods": "1"}, Holes: &resourcesv1.Holes{Free: map[string]string{"pods": "1"}}},
+		`holes.nodes: 9, and at most 8 are allowed`:               holed("cpu", "1", slices.Repeat([]int32{1}, 9)...),
+		`holes.nodes[1].count: 0 is not between 1 and`:            holed("cpu", "1", 1, 0),
+		`holes.free: 9 resources, and at most 8 are allowed`:      {Resources: many(9, "device"), Holes: &resourcesv1.Holes{Free: many(9, "device")}},
 		`used: cpu: "1e" is no quantity`:                          {Used: map[string]string{"cpu": "1e"}},
 		`resources: "a b": name part`:                             {Resources: map[string]string{"a b": "1"}},
 		`resources: 65, and at most 64 are allowed`:               {Resources: many(65, "device")},

@@ -156,15 +156,23 @@ func answerOf(f placement.Fleet) (*resourcesv1.ReadResponse, error) {
 	if len(f.Sold) > mostNames || len(f.StorageClasses) > mostNames {
 		return nil, fmt.Errorf("the clusters have %d resources and %d storage classes together, and at most %d may be reported: let it read fewer clusters", len(f.Sold), len(f.StorageClasses), mostNames)
 	}
-	return &resourcesv1.ReadResponse{
-		Resources: textsOf(f.Sold), Used: textsOf(f.Used), StorageClasses: f.StorageClasses,
+	answer := &resourcesv1.ReadResponse{
+		Resources: textsOf(f.Sold.List()), Used: textsOf(f.Used.List()), StorageClasses: f.StorageClasses,
 		Architectures: f.Architectures, OperatingSystems: f.OperatingSystems,
-	}, nil
+	}
+	if f.Holes != nil {
+		holes := f.Holes.API()
+		answer.Holes = &resourcesv1.Holes{Free: textsOf(holes.Free)}
+		for _, nodes := range holes.Nodes {
+			answer.Holes.Nodes = append(answer.Holes.Nodes, &resourcesv1.NodesFree{Count: nodes.Count, Free: textsOf(nodes.Free)})
+		}
+	}
+	return answer, nil
 }
 
-func textsOf(amounts placement.Resources) map[string]string {
+func textsOf(amounts corev1.ResourceList) map[string]string {
 	texts := make(map[string]string, len(amounts))
-	for name, amount := range amounts.List() {
+	for name, amount := range amounts {
 		if most := resource.NewQuantity(mostOf(name), resource.DecimalSI); amount.Cmp(*most) > 0 {
 			amount = *most
 		}

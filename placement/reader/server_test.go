@@ -64,7 +64,10 @@ func serveLower(t *testing.T, protocol v1alpha1.ReaderProtocol) *lower {
 
 // has puts a cluster with so many cores into the inventory.
 func (l *lower) has(name, region string, cores int64) {
-	row := placementtest.Cluster{Name: name, Region: region, Has: placementtest.Quantities(fmt.Sprintf("cpu=%d,memory=8Gi", cores)), Foreign: placementtest.Quantities("cpu=1")}
+	row := placementtest.Cluster{
+		Name: name, Region: region, Has: placementtest.Quantities(fmt.Sprintf("cpu=%d,memory=8Gi", cores)), Foreign: placementtest.Quantities("cpu=1"),
+		Nodes: []v1alpha1.NodesFree{{Count: 1, Free: placementtest.Quantities(fmt.Sprintf("cpu=%d,memory=8Gi", cores-1))}},
+	}
 	l.UpsertCluster(placement.ClusterOf(row.MemberCluster(), time.Now()))
 }
 
@@ -82,8 +85,14 @@ func TestASluiceReadsAnother(t *testing.T) {
 			})
 			t.Cleanup(func() { f.Close(false) })
 			f.until(4, "", "")
+			if holes := f.until(4, "", "").Holes; holes == nil || len(holes.Nodes) != 1 || holes.Nodes[0].Free.Cpu().Value() != 3 || holes.Nodes[0].Count != 1 || holes.Free.Cpu().Value() != 3 {
+				t.Errorf("the holes are %+v", holes)
+			}
 			l.has("b", "eu", 3)
 			r := f.until(7, "", "")
+			if holes := r.Holes; len(holes.Nodes) != 1 || holes.Nodes[0].Free.Cpu().Value() != 3 || holes.Free.Cpu().Value() != 5 { // that of b is smaller
+				t.Errorf("the holes are %+v", holes)
+			}
 			if used := r.Foreign[corev1.ResourceCPU]; used.Value() != 2 || r.Allocatable.Memory().String() != "16Gi" {
 				t.Errorf("the reading is %+v", r)
 			}

@@ -81,8 +81,10 @@ type ReadResponse struct {
 	// Architectures (GOARCH) and operating systems (GOOS) of the nodes. At most 16 each.
 	Architectures    []string `protobuf:"bytes,4,rep,name=architectures,proto3" json:"architectures,omitempty"`
 	OperatingSystems []string `protobuf:"bytes,5,rep,name=operating_systems,json=operatingSystems,proto3" json:"operating_systems,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Room for single pods; absent if that is not known. Then every pod is believed to fit that the sums have room for.
+	Holes         *Holes `protobuf:"bytes,6,opt,name=holes,proto3" json:"holes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadResponse) Reset() {
@@ -150,6 +152,123 @@ func (x *ReadResponse) GetOperatingSystems() []string {
 	return nil
 }
 
+func (x *ReadResponse) GetHoles() *Holes {
+	if x != nil {
+		return x.Holes
+	}
+	return nil
+}
+
+// Holes is what the nodes have free after the requests of all pods on them: a cluster with eight GPUs free may have no
+// node with more than three. It names resources that the answer has, at most 8 of them, and not pods.
+type Holes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Free is the sum over all nodes, of what is for use.
+	Free map[string]string `protobuf:"bytes,1,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Nodes with the most free: none has at most as much of everything as another. At most 8.
+	Nodes         []*NodesFree `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holes) Reset() {
+	*x = Holes{}
+	mi := &file_resources_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holes) ProtoMessage() {}
+
+func (x *Holes) ProtoReflect() protoreflect.Message {
+	mi := &file_resources_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holes.ProtoReflect.Descriptor instead.
+func (*Holes) Descriptor() ([]byte, []int) {
+	return file_resources_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Holes) GetFree() map[string]string {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
+func (x *Holes) GetNodes() []*NodesFree {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// NodesFree are some nodes that have the same free each.
+type NodesFree struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Count of the nodes, at least 1.
+	Count         int32             `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Free          map[string]string `protobuf:"bytes,2,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodesFree) Reset() {
+	*x = NodesFree{}
+	mi := &file_resources_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodesFree) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodesFree) ProtoMessage() {}
+
+func (x *NodesFree) ProtoReflect() protoreflect.Message {
+	mi := &file_resources_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodesFree.ProtoReflect.Descriptor instead.
+func (*NodesFree) Descriptor() ([]byte, []int) {
+	return file_resources_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodesFree) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *NodesFree) GetFree() map[string]string {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
 type SubscribeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the member cluster.
@@ -160,7 +279,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_resources_proto_msgTypes[2]
+	mi := &file_resources_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -172,7 +291,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_resources_proto_msgTypes[2]
+	mi := &file_resources_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -185,7 +304,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_resources_proto_rawDescGZIP(), []int{2}
+	return file_resources_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SubscribeRequest) GetCluster() string {
@@ -203,7 +322,7 @@ type Notification struct {
 
 func (x *Notification) Reset() {
 	*x = Notification{}
-	mi := &file_resources_proto_msgTypes[3]
+	mi := &file_resources_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -215,7 +334,7 @@ func (x *Notification) String() string {
 func (*Notification) ProtoMessage() {}
 
 func (x *Notification) ProtoReflect() protoreflect.Message {
-	mi := &file_resources_proto_msgTypes[3]
+	mi := &file_resources_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -228,7 +347,7 @@ func (x *Notification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notification.ProtoReflect.Descriptor instead.
 func (*Notification) Descriptor() ([]byte, []int) {
-	return file_resources_proto_rawDescGZIP(), []int{3}
+	return file_resources_proto_rawDescGZIP(), []int{5}
 }
 
 type ForgetRequest struct {
@@ -241,7 +360,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_resources_proto_msgTypes[4]
+	mi := &file_resources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +372,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_resources_proto_msgTypes[4]
+	mi := &file_resources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,7 +385,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_resources_proto_rawDescGZIP(), []int{4}
+	return file_resources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ForgetRequest) GetCluster() string {
@@ -284,7 +403,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_resources_proto_msgTypes[5]
+	mi := &file_resources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -296,7 +415,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_resources_proto_msgTypes[5]
+	mi := &file_resources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -309,7 +428,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_resources_proto_rawDescGZIP(), []int{5}
+	return file_resources_proto_rawDescGZIP(), []int{7}
 }
 
 var File_resources_proto protoreflect.FileDescriptor
@@ -318,17 +437,30 @@ const file_resources_proto_rawDesc = "" +
 	"\n" +
 	"\x0fresources.proto\x12\x13sluice.resources.v1\"'\n" +
 	"\vReadRequest\x12\x18\n" +
-	"\acluster\x18\x01 \x01(\tR\acluster\"\x92\x03\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\"\xc4\x03\n" +
 	"\fReadResponse\x12N\n" +
 	"\tresources\x18\x01 \x03(\v20.sluice.resources.v1.ReadResponse.ResourcesEntryR\tresources\x12?\n" +
 	"\x04used\x18\x02 \x03(\v2+.sluice.resources.v1.ReadResponse.UsedEntryR\x04used\x12'\n" +
 	"\x0fstorage_classes\x18\x03 \x03(\tR\x0estorageClasses\x12$\n" +
 	"\rarchitectures\x18\x04 \x03(\tR\rarchitectures\x12+\n" +
-	"\x11operating_systems\x18\x05 \x03(\tR\x10operatingSystems\x1a<\n" +
+	"\x11operating_systems\x18\x05 \x03(\tR\x10operatingSystems\x120\n" +
+	"\x05holes\x18\x06 \x01(\v2\x1a.sluice.resources.v1.HolesR\x05holes\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
 	"\tUsedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
+	"\x05Holes\x128\n" +
+	"\x04free\x18\x01 \x03(\v2$.sluice.resources.v1.Holes.FreeEntryR\x04free\x124\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x1e.sluice.resources.v1.NodesFreeR\x05nodes\x1a7\n" +
+	"\tFreeEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x01\n" +
+	"\tNodesFree\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\x12<\n" +
+	"\x04free\x18\x02 \x03(\v2(.sluice.resources.v1.NodesFree.FreeEntryR\x04free\x1a7\n" +
+	"\tFreeEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\",\n" +
 	"\x10SubscribeRequest\x12\x18\n" +
@@ -354,31 +486,39 @@ func file_resources_proto_rawDescGZIP() []byte {
 	return file_resources_proto_rawDescData
 }
 
-var file_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_resources_proto_goTypes = []any{
 	(*ReadRequest)(nil),      // 0: sluice.resources.v1.ReadRequest
 	(*ReadResponse)(nil),     // 1: sluice.resources.v1.ReadResponse
-	(*SubscribeRequest)(nil), // 2: sluice.resources.v1.SubscribeRequest
-	(*Notification)(nil),     // 3: sluice.resources.v1.Notification
-	(*ForgetRequest)(nil),    // 4: sluice.resources.v1.ForgetRequest
-	(*ForgetResponse)(nil),   // 5: sluice.resources.v1.ForgetResponse
-	nil,                      // 6: sluice.resources.v1.ReadResponse.ResourcesEntry
-	nil,                      // 7: sluice.resources.v1.ReadResponse.UsedEntry
+	(*Holes)(nil),            // 2: sluice.resources.v1.Holes
+	(*NodesFree)(nil),        // 3: sluice.resources.v1.NodesFree
+	(*SubscribeRequest)(nil), // 4: sluice.resources.v1.SubscribeRequest
+	(*Notification)(nil),     // 5: sluice.resources.v1.Notification
+	(*ForgetRequest)(nil),    // 6: sluice.resources.v1.ForgetRequest
+	(*ForgetResponse)(nil),   // 7: sluice.resources.v1.ForgetResponse
+	nil,                      // 8: sluice.resources.v1.ReadResponse.ResourcesEntry
+	nil,                      // 9: sluice.resources.v1.ReadResponse.UsedEntry
+	nil,                      // 10: sluice.resources.v1.Holes.FreeEntry
+	nil,                      // 11: sluice.resources.v1.NodesFree.FreeEntry
 }
 var file_resources_proto_depIdxs = []int32{
-	6, // 0: sluice.resources.v1.ReadResponse.resources:type_name -> sluice.resources.v1.ReadResponse.ResourcesEntry
-	7, // 1: sluice.resources.v1.ReadResponse.used:type_name -> sluice.resources.v1.ReadResponse.UsedEntry
-	0, // 2: sluice.resources.v1.Resources.Read:input_type -> sluice.resources.v1.ReadRequest
-	2, // 3: sluice.resources.v1.Resources.Subscribe:input_type -> sluice.resources.v1.SubscribeRequest
-	4, // 4: sluice.resources.v1.Resources.Forget:input_type -> sluice.resources.v1.ForgetRequest
-	1, // 5: sluice.resources.v1.Resources.Read:output_type -> sluice.resources.v1.ReadResponse
-	3, // 6: sluice.resources.v1.Resources.Subscribe:output_type -> sluice.resources.v1.Notification
-	5, // 7: sluice.resources.v1.Resources.Forget:output_type -> sluice.resources.v1.ForgetResponse
-	5, // [5:8] is the sub-list for method output_type
-	2, // [2:5] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	8,  // 0: sluice.resources.v1.ReadResponse.resources:type_name -> sluice.resources.v1.ReadResponse.ResourcesEntry
+	9,  // 1: sluice.resources.v1.ReadResponse.used:type_name -> sluice.resources.v1.ReadResponse.UsedEntry
+	2,  // 2: sluice.resources.v1.ReadResponse.holes:type_name -> sluice.resources.v1.Holes
+	10, // 3: sluice.resources.v1.Holes.free:type_name -> sluice.resources.v1.Holes.FreeEntry
+	3,  // 4: sluice.resources.v1.Holes.nodes:type_name -> sluice.resources.v1.NodesFree
+	11, // 5: sluice.resources.v1.NodesFree.free:type_name -> sluice.resources.v1.NodesFree.FreeEntry
+	0,  // 6: sluice.resources.v1.Resources.Read:input_type -> sluice.resources.v1.ReadRequest
+	4,  // 7: sluice.resources.v1.Resources.Subscribe:input_type -> sluice.resources.v1.SubscribeRequest
+	6,  // 8: sluice.resources.v1.Resources.Forget:input_type -> sluice.resources.v1.ForgetRequest
+	1,  // 9: sluice.resources.v1.Resources.Read:output_type -> sluice.resources.v1.ReadResponse
+	5,  // 10: sluice.resources.v1.Resources.Subscribe:output_type -> sluice.resources.v1.Notification
+	7,  // 11: sluice.resources.v1.Resources.Forget:output_type -> sluice.resources.v1.ForgetResponse
+	9,  // [9:12] is the sub-list for method output_type
+	6,  // [6:9] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_resources_proto_init() }
@@ -392,7 +532,7 @@ func file_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_resources_proto_rawDesc), len(file_resources_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
