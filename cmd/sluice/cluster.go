@@ -29,7 +29,7 @@ func newClusterCommand(hub *hubFlags) *cobra.Command {
 		newClusterScheduleCommand(hub, schedulability{
 			use: "uncordon NAME", short: "Allow new placements on a member cluster again, and stop draining it", done: "takes placements again", apply: (*v1alpha1.MemberClusterSpec).Uncordon,
 		}),
-		newClusterImportCommand(hub), newClusterJoinCommand(), newClusterDrainCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
+		newClusterImportCommand(hub), newClusterJoinCommand(), newClusterDrainCommand(hub), newClusterLossCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
 	return cmd
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
@@ -108,7 +109,7 @@ stay. -o wide shows the whole reasons.`,
 				return err
 			}
 			if dryRun {
-				return showDrain(cmd, c, hub.namespace, args[0], &output)
+				return showMoves(cmd, c, hub.namespace, args[0], (*replay.Fleet).Drain, &output)
 			}
 			if cmd.Flags().Changed("output") {
 				return errors.New("--output: is for --dry-run, which prints a list")
@@ -133,8 +134,10 @@ stay. -o wide shows the whole reasons.`,
 	return cmd
 }
 
-// showDrain prints what a drain of a cluster would do.
-func showDrain(cmd *cobra.Command, c client.Client, namespace, cluster string, output *outputFlag) error {
+// showMoves prints what would happen to the instances on a cluster.
+func showMoves(cmd *cobra.Command, c client.Client, namespace, cluster string,
+	leave func(*replay.Fleet, *catalog.Snapshot, string, time.Time) ([]replay.Move, error), output *outputFlag,
+) error {
 	fleet, err := replay.ReadFleet(cmd.Context(), c, namespace)
 	if err != nil {
 		return err
@@ -143,7 +146,7 @@ func showDrain(cmd *cobra.Command, c client.Client, namespace, cluster string, o
 	if err != nil {
 		return err
 	}
-	moves, err := fleet.Drain(plans, cluster, time.Now())
+	moves, err := leave(fleet, plans, cluster, time.Now())
 	if err != nil {
 		return err
 	}
@@ -161,6 +164,29 @@ func showDrain(cmd *cobra.Command, c client.Client, namespace, cluster string, o
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s would move, %d would stay\n", cluster, count(len(moves)-stay, "instance"), stay)
 	return err
+}
+
+func newClusterLossCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "loss NAME",
+		Short: "Show what the loss of a member cluster would do",
+		Long: `Show to which clusters the instances on a member cluster would move if it did not answer any more, and which would wait
+for it or fit nowhere else, and why. It is as if the time had passed for which their plans tolerate that (300 seconds, if
+they do not say). Nothing changes. Moves for which others would have to be displaced, or a cluster made, count as those of
+instances that stay. -o wide shows the whole reasons.`,
+		Example: `  sluice cluster loss eu-1`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			return showMoves(cmd, c, hub.namespace, args[0], (*replay.Fleet).Lose, &output)
+		},
+	}
+	output.bind(cmd)
+	return cmd
 }
 
 // refusePinned refuses to drain a cluster with instances that cannot move, and names them.

@@ -173,6 +173,9 @@ func TestOperatorOfPlacement(t *testing.T) {
 		if out := must("cluster", "drain", "eu", "--dry-run", "--output", "jsonpath={[0].to[0]}"); out != "us\n" {
 			t.Errorf("a drain would move it to %q", out)
 		}
+		if out := must("cluster", "loss", "eu"); !strings.HasSuffix(out, "si-1      us  -\ncluster eu: 1 instance would move, 0 would stay\n") {
+			t.Errorf("its loss would be %q", out)
+		}
 		if _, err := operator("cluster", "drain", "eu", "-o", "json"); err == nil || !strings.Contains(err.Error(), "--dry-run") {
 			t.Errorf("an output without a dry run: %v", err)
 		}

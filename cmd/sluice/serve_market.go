@@ -53,7 +53,7 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	sells := market.New(market.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
 		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers), Policies: policyJudge{mgr.GetCache(), h.Namespace, served},
-		Drain:        drains{mgr.GetCache(), h.Namespace, served}.of,
+		Moves:        supposer{mgr.GetCache(), h.Namespace, served}.moves,
 		SignContract: signs.of(selfdescription.StatementContract), SignUsage: signs.of(selfdescription.StatementUsage),
 	}, osb)
 	f.listener.ending = sells.EndFollowing

@@ -40,8 +40,8 @@ type clusterData struct {
 	Back section
 	// MaySchedule means that the caller may cordon and drain it.
 	MaySchedule bool
-	// Ask is set on the page that asks before a drain.
-	Ask *drainData
+	// Ask is set on the page that asks before a drain, Loss on the one about what its loss would do.
+	Ask, Loss *movesData
 	// Refused says why something was not done; empty if nothing was to be.
 	Refused string
 }
@@ -60,11 +60,10 @@ const mostClusterEvents = 30
 // priceRow is the price of a resource.
 type priceRow struct{ Name, Price string }
 
-func (s *server) clusterPage(c *call) (*page, error) { return s.showCluster(c, "", nil) }
+func (s *server) clusterPage(c *call) (*page, error) { return s.showCluster(c, &clusterData{}) }
 
-// showCluster returns the page of a cluster, and why what was to be done with it was refused, or asks before it is
-// drained.
-func (s *server) showCluster(c *call, refused string, ask *drainData) (*page, error) {
+// showCluster returns the page of a cluster, with what data has beyond it.
+func (s *server) showCluster(c *call, data *clusterData) (*page, error) {
 	name := c.PathValue("name")
 	cluster := &v1alpha1.MemberCluster{}
 	if err := s.get(c.Context(), name, cluster); err != nil {
@@ -88,7 +87,7 @@ func (s *server) showCluster(c *call, refused string, ask *drainData) (*page, er
 	if err != nil {
 		return nil, err
 	}
-	data := clusterData{MemberCluster: cluster, Row: &row, Resources: s.resourcesOf(cluster, instances), Refused: refused, Ask: ask}
+	data.MemberCluster, data.Row, data.Resources = cluster, &row, s.resourcesOf(cluster, instances)
 	if c.caller.Role == access.Provider {
 		data.Back = section{Title: "My clusters", Path: "supply"}
 		data.Held, data.Pages = paged(c, s.heldOn(name, instances))
@@ -112,20 +111,20 @@ func (s *server) showCluster(c *call, refused string, ask *drainData) (*page, er
 		data.Labels = append(data.Labels, key+"="+cluster.Labels[key])
 	}
 	p := &page{Title: name, template: "cluster", Live: Root + "live", Data: data}
-	if refused != "" {
+	if data.Refused != "" {
 		p.status = http.StatusUnprocessableEntity
 	}
 	return p, nil
 }
 
-// mostStaying is how many instances that a drain would not move its page names.
+// mostStaying is how many instances that would stay a page names.
 const mostStaying = 20
 
-// drainData is the expected result of a drain of a cluster.
-type drainData struct {
+// movesData is the expected result of a drain, or the loss, of a cluster.
+type movesData struct {
 	// Instances on the cluster, in all.
 	Instances int
-	Targets   []drainTarget
+	Targets   []moveTarget
 	// Stay is how many would stay, Staying the first of them, and More how many there are beyond these.
 	Stay, More int
 	Staying    []stayingRow
@@ -134,47 +133,65 @@ type drainData struct {
 // stayingRow is an instance that would stay.
 type stayingRow struct{ Name, ID, Why string }
 
-// drainTarget has the clusters to which a number of instances would move.
-type drainTarget struct {
+// moveTarget has the clusters to which a number of instances would move.
+type moveTarget struct {
 	Clusters  []string
 	Instances int
 }
 
 // drainPage asks before a cluster is drained, and says what that would do.
 func (s *server) drainPage(c *call) (*page, error) {
+	ask, err := s.moves(c, "drained")
+	if err != nil {
+		return nil, err
+	}
+	return s.showCluster(c, &clusterData{Ask: ask})
+}
+
+// lossPage says what the loss of a cluster would do.
+func (s *server) lossPage(c *call) (*page, error) {
+	loss, err := s.moves(c, "lost")
+	if err != nil {
+		return nil, err
+	}
+	return s.showCluster(c, &clusterData{Loss: loss})
+}
+
+// moves returns what would happen to the instances on a cluster.
+func (s *server) moves(c *call, supposed string) (*movesData, error) {
 	name := c.PathValue("name")
 	var answer struct{ Moves []market.Move }
-	refused, err := s.market(c, http.MethodGet, "clusters/"+url.PathEscape(name)+"/drain", nil, &answer)
+	refused, err := s.market(c, http.MethodGet, "clusters/"+url.PathEscape(name)+"/moves?if="+supposed, nil, &answer)
 	if err != nil {
 		return nil, err
 	}
 	if refused != "" {
 		return nil, noSuch("cluster", name)
 	}
-	ask, targets := &drainData{Instances: len(answer.Moves)}, map[string]*drainTarget{}
+	data, targets := &movesData{Instances: len(answer.Moves)}, map[string]*moveTarget{}
 	for _, m := range answer.Moves {
 		to := strings.Join(m.To, ", ")
 		switch {
 		case m.Why != "":
-			if ask.Stay++; ask.Stay > mostStaying {
-				ask.More++
+			if data.Stay++; data.Stay > mostStaying {
+				data.More++
 				continue
 			}
 			i := &v1alpha1.ServiceInstance{}
 			if err := s.get(c.Context(), m.Instance, i); client.IgnoreNotFound(err) != nil {
 				return nil, fmt.Errorf("read instance %s: %w", m.Instance, err)
 			}
-			ask.Staying = append(ask.Staying, stayingRow{m.Instance, cmp.Or(i.Spec.InstanceID, m.Instance), m.Why})
+			data.Staying = append(data.Staying, stayingRow{m.Instance, cmp.Or(i.Spec.InstanceID, m.Instance), m.Why})
 		case targets[to] == nil:
-			targets[to] = &drainTarget{m.To, 1}
+			targets[to] = &moveTarget{m.To, 1}
 		default:
 			targets[to].Instances++
 		}
 	}
 	for _, to := range slices.Sorted(maps.Keys(targets)) {
-		ask.Targets = append(ask.Targets, *targets[to])
+		data.Targets = append(data.Targets, *targets[to])
 	}
-	return s.showCluster(c, "", ask)
+	return data, nil
 }
 
 // schedules has the changes of a cluster in the market by the value of the form with which an operator asks for them.
@@ -193,7 +210,7 @@ func (s *server) schedule(c *call) (*page, error) {
 		return nil, err
 	}
 	if refused != "" {
-		return s.showCluster(c, refused, nil)
+		return s.showCluster(c, &clusterData{Refused: refused})
 	}
 	return c.seeOther(Root + "clusters/" + url.PathEscape(name))
 }

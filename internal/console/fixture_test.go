@@ -104,7 +104,7 @@ func newConsole(t *testing.T) *consoleOf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sells := market.New(market.Options{Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, Platforms: platforms, Policies: checked{}, Drain: of.drain, Logger: silent}, osb)
+	sells := market.New(market.Options{Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, Platforms: platforms, Policies: checked{}, Moves: of.moves, Logger: silent}, osb)
 	of.console, err = newServer(Options{
 		Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, OSB: osb, Market: sells, Explain: of.explain, Changes: of.changes,
 		Platforms: platforms,

@@ -16,13 +16,17 @@ import (
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
-// drain plays a drain, as cmd/sluice has the market do.
-func (c *consoleOf) drain(ctx context.Context, cluster string) (told []market.Move, err error) {
+// moves plays a drain or a loss, as cmd/sluice has the market do.
+func (c *consoleOf) moves(ctx context.Context, cluster string, lost bool) (told []market.Move, err error) {
 	fleet, err := replay.ReadFleet(ctx, c.Client, c.namespace)
 	if err != nil {
 		return nil, err
 	}
-	moves, err := fleet.Drain(c.catalog.Snapshot(), cluster, time.Now())
+	leave := fleet.Drain
+	if lost {
+		leave = fleet.Lose
+	}
+	moves, err := leave(c.catalog.Snapshot(), cluster, time.Now())
 	for _, m := range moves {
 		told = append(told, market.Move(m))
 	}
@@ -48,7 +52,7 @@ func TestDrainingACluster(t *testing.T) {
 		{"cordon", http.StatusSeeOther, true, false, "eu-1 Cordoned", "Stop draining"},
 		{"drain", http.StatusSeeOther, true, true, "Stop draining, and uncordon 1 instance left", "Drain…"},
 		{"everything", http.StatusBadRequest, true, true, "eu-1 Draining", "Drain…"},
-		{"uncordon", http.StatusSeeOther, false, false, "Cordon Drain…", "Uncordon"},
+		{"uncordon", http.StatusSeeOther, false, false, "Cordon Drain… If it were lost…", "Uncordon"},
 	} {
 		if got := c.send(operator, does, url.Values{"to": {row.to}}); got.StatusCode != row.status {
 			t.Errorf("%s is answered %d: %s", row.to, got.StatusCode, words(got.body))
@@ -65,6 +69,13 @@ func TestDrainingACluster(t *testing.T) {
 	}
 	if text := words(c.send(acme, at, nil).body); strings.Contains(text, "Drain") || strings.Contains(text, "Cordon") {
 		t.Errorf("a provider may drain: %s", text)
+	}
+
+	if text := words(c.send(operator, Root+"clusters/eu-1/loss", nil).body); !strings.Contains(text, "If eu-1 were lost") || !strings.Contains(text, "Of 1 instance on it, as things are now: 1 would move to us-1") {
+		t.Errorf("of its loss it says %s", text)
+	}
+	if got := c.send(acme, Root+"clusters/eu-1/loss", nil); got.StatusCode != http.StatusForbidden {
+		t.Errorf("a provider asks about it: %d", got.StatusCode)
 	}
 
 	// What the market says against it is on the page.

@@ -132,6 +132,7 @@ func (s *server) routes() []route {
 		{http.MethodGet, "fleet", operator, (*server).fleetPage},
 		{http.MethodGet, "clusters/{name}", both, (*server).clusterPage},
 		{http.MethodGet, "clusters/{name}/drain", operator, (*server).drainPage},
+		{http.MethodGet, "clusters/{name}/loss", operator, (*server).lossPage},
 		{http.MethodPost, "clusters/{name}/schedule", operator, (*server).schedule},
 		{http.MethodGet, "instances", operator, (*server).instancesPage},
 		{http.MethodGet, "instances/{name}", operator, (*server).instancePage},

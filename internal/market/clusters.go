@@ -147,7 +147,7 @@ func (s *server) patchCluster(c *call) error {
 	return nil
 }
 
-// Move is the expected result of a drain for an instance on the cluster.
+// Move is the expected result for an instance on a cluster that is drained or lost.
 type Move struct {
 	// Instance is the name of its resource.
 	Instance string `json:"instance"`
@@ -157,13 +157,17 @@ type Move struct {
 	Why string `json:"why,omitempty"`
 }
 
-// drain answers with what a drain of a cluster would do.
-func (s *server) drain(c *call) error {
+// moves answers with what would happen to the instances on a cluster.
+func (s *server) moves(c *call) error {
 	m, err := s.ownCluster(c)
 	if err != nil {
 		return err
 	}
-	moves, err := s.Drain(c.Context(), m.Name)
+	supposed := c.URL.Query().Get("if")
+	if supposed != "drained" && supposed != "lost" {
+		return badRequest("if: want drained or lost.")
+	}
+	moves, err := s.Moves(c.Context(), m.Name, supposed == "lost")
 	if err != nil {
 		return err
 	}

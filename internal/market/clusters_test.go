@@ -52,12 +52,15 @@ func TestTheOperatorDrains(t *testing.T) {
 		}
 	}
 
-	var would struct{ Moves []Move }
-	if answer := w.send(request{method: "GET", path: "/market/v1/clusters/a/drain", with: w.as("operator")}, &would); answer.StatusCode != http.StatusOK ||
-		len(would.Moves) != 2 || would.Moves[0].To[0] != "beside-a" || would.Moves[1].Why == "" {
-		t.Errorf("what a drain would do: %d, %+v", answer.StatusCode, would)
+	for supposed, why := range map[string]string{"drained": "lost: false", "lost": "lost: true"} {
+		var would struct{ Moves []Move }
+		if answer := w.send(request{method: "GET", path: "/market/v1/clusters/a/moves?if=" + supposed, with: w.as("operator")}, &would); answer.StatusCode != http.StatusOK ||
+			len(would.Moves) != 2 || would.Moves[0].To[0] != "beside-a" || would.Moves[1].Why != why {
+			t.Errorf("if it were %s: %d, %+v", supposed, answer.StatusCode, would)
+		}
 	}
-	w.refused(request{method: "GET", path: "/market/v1/clusters/absent/drain", with: w.as("operator")}, http.StatusNotFound, "no cluster absent")
+	w.refused(request{method: "GET", path: "/market/v1/clusters/a/moves?if=sold", with: w.as("operator")}, http.StatusBadRequest, "drained or lost")
+	w.refused(request{method: "GET", path: "/market/v1/clusters/absent/moves?if=lost", with: w.as("operator")}, http.StatusNotFound, "no cluster absent")
 
 	pinned := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "si-1"}, Spec: v1alpha1.ServiceInstanceSpec{
 		Platform: "cf", InstanceID: "db", ServiceID: "db", OrganizationGUID: "o", SpaceGUID: "s", Desired: v1alpha1.InstanceState{PlanID: "db"},

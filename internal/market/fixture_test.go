@@ -112,8 +112,8 @@ func newWorld(t *testing.T) *world {
 			return provider, nil
 		}
 		return "", &Error{Status: http.StatusUnprocessableEntity, Code: "PresentationRefused", Description: "The presentation was refused."}
-	}, Connect: w.reached.connect, Policies: w.judged, Drain: func(_ context.Context, cluster string) ([]Move, error) {
-		return []Move{{Instance: "si-0", To: []string{"beside-" + cluster}}, {Instance: "si-1", Why: "it has volumes there"}}, nil
+	}, Connect: w.reached.connect, Policies: w.judged, Moves: func(_ context.Context, cluster string, lost bool) ([]Move, error) {
+		return []Move{{Instance: "si-0", To: []string{"beside-" + cluster}}, {Instance: "si-1", Why: fmt.Sprint("lost: ", lost)}}, nil
 	}}
 	w.start()
 	return w

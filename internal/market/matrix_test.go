@@ -50,7 +50,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	policies := map[string]string{"provider:acme": "acme.terms", "provider:rival": "rival.terms", "platform:cf": "platform.cf.terms", "platform:korifi": "platform.korifi.terms"}
 	objects := map[string]map[string]string{
 		"/market/v1/offerings/{id}": {"provider:acme": "acme-db", "provider:rival": "rival-db"}, "/market/v1/clusters/{id}": {"provider:acme": "acme-1", "provider:rival": "rival-1"},
-		"/market/v1/clusters/{id}/drain": {"": "acme-1"}, "/market/v1/plans/{id}": {"": "db-small"}, "/market/v1/invitations/{id}": {"": "acme-2"}, "/market/v1/contracts/{id}": {"": "si-1"},
+		"/market/v1/clusters/{id}/moves": {"": "acme-1"}, "/market/v1/plans/{id}": {"": "db-small"}, "/market/v1/invitations/{id}": {"": "acme-2"}, "/market/v1/contracts/{id}": {"": "si-1"},
 		"/market/v1/policies/{id}": policies, "/market/v1/policies/{id}/check": policies,
 	}
 	checked := 0

@@ -49,8 +49,9 @@ type Options struct {
 	SignContract, SignUsage Signer
 	// Policies judges the policies of providers and platforms.
 	Policies Policies
-	// Drain returns what a drain of a cluster would do with the instances on it, in the order of their names. It changes nothing.
-	Drain func(ctx context.Context, cluster string) ([]Move, error)
+	// Moves returns what would happen to the instances on a cluster, in the order of their names, if it were drained or, if lost
+	// is true, lost. It changes nothing.
+	Moves func(ctx context.Context, cluster string, lost bool) ([]Move, error)
 	// Logger of failures and of tokens that are issued; nil means slog.Default().
 	Logger *slog.Logger
 	// Clock is for tests; nil means the real clock.
@@ -121,7 +122,7 @@ var routes = []route{
 	{http.MethodPost, prefix + "/clusters", (*server).join, nil, true},
 	{http.MethodPatch, prefix + "/clusters/{id}", (*server).patchCluster, sellersAndOperators, false},
 	{http.MethodDelete, prefix + "/clusters/{id}", (*server).deleteCluster, sellers, false},
-	{http.MethodGet, prefix + "/clusters/{id}/drain", (*server).drain, operators, false},
+	{http.MethodGet, prefix + "/clusters/{id}/moves", (*server).moves, operators, false},
 	{http.MethodGet, prefix + "/policies", (*server).policies, everybody, false},
 	{http.MethodGet, prefix + "/policies/{id}", (*server).getPolicy, everybody, false},
 	{http.MethodPut, prefix + "/policies/{id}", (*server).putPolicy, parties, false},

@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
-// drains plays drains of clusters for the market. Its reader is the cache, which every replica has.
-type drains struct {
+// supposer plays drains and losses of clusters for the market. Its reader is the cache, which every replica has.
+type supposer struct {
 	hub       client.Reader
 	namespace string
 	catalog   *catalog.Catalog
 }
 
-// of returns what a drain of a cluster would do.
-func (d drains) of(ctx context.Context, cluster string) ([]market.Move, error) {
+// moves returns what would happen to the instances on a cluster if it were drained, or lost.
+func (d supposer) moves(ctx context.Context, cluster string, lost bool) ([]market.Move, error) {
 	var clusters v1alpha1.MemberClusterList
 	var instances v1alpha1.ServiceInstanceList
 	var policies v1alpha1.PlacementPolicyList
@@ -31,7 +31,11 @@ func (d drains) of(ctx context.Context, cluster string) ([]market.Move, error) {
 		return nil, err
 	}
 	fleet := replay.Fleet{Clusters: clusters.Items, Instances: instances.Items, Policies: policies.Items}
-	moves, err := fleet.Drain(d.catalog.Snapshot(), cluster, time.Now())
+	leave := fleet.Drain
+	if lost {
+		leave = fleet.Lose
+	}
+	moves, err := leave(d.catalog.Snapshot(), cluster, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
@@ -38,26 +40,27 @@ func computing(has ...int) *Fleet {
 	return f
 }
 
-// drained returns what a drain of the first cluster does.
-func drained(t rapid.TB, f *Fleet) []Move {
+// left returns what happens if the first cluster is drained or lost.
+func left(t rapid.TB, f *Fleet, leave func(*Fleet, *catalog.Snapshot, string, time.Time) ([]Move, error)) []Move {
 	t.Helper()
 	plans, err := f.catalog()
 	if err != nil {
 		t.Fatal(err)
 	}
-	moves, err := f.Drain(plans, "c0", recordedAt.Time)
+	moves, err := leave(f, plans, "c0", recordedAt.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return moves
 }
 
-func TestWhatADrainWouldDo(t *testing.T) {
+func TestWhatADrainOrALossWouldDo(t *testing.T) {
 	for name, row := range map[string]struct {
 		has    []int
 		change func(f *Fleet, i *v1alpha1.ServiceInstance)
 		to     []string
 		why    string // "-" if there is no move
+		lost   bool
 	}{
 		"it moves":               {has: []int{8, 8}, to: []string{"c1"}},
 		"it fits nowhere else":   {has: []int{8, 1}, why: "InsufficientCPU on 1 (c1: needs 2 cpu"},
@@ -68,11 +71,19 @@ func TestWhatADrainWouldDo(t *testing.T) {
 		"its plan is gone":       {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { ofPlan(i, 9) }, why: "not in the catalog any more"},
 		"its plan tolerates it": {has: []int{8, 8}, change: func(f *Fleet, _ *v1alpha1.ServiceInstance) {
 			f.Offerings[0].Plans[1].Resources.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintDrain, Operator: corev1.TolerationOpExists}}
-		}, why: "tolerates the taint sluice.dev/drain"},
+		}, why: "tolerates it"},
 		"it has volumes": {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) {
-			i.Status.Delivered.Decision.Workload = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "db"}}}
-			i.Status.Delivered.Decision.Placements[0].Reserved["fast.storageclass.storage.k8s.io/requests.storage"] = resource.MustParse("1Gi")
-		}, why: "volumes"},
+			withVolumes(i)
+		}, why: "no backup carries them"},
+		"it would move":       {lost: true, has: []int{8, 8}, to: []string{"c1"}},
+		"its cluster is most": {lost: true, has: []int{8}, why: "more than half of the clusters would not answer"},
+		"its plan tolerates the loss": {lost: true, has: []int{8, 8, 8}, change: func(f *Fleet, _ *v1alpha1.ServiceInstance) {
+			f.Offerings[0].Plans[1].Resources.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintUnreachable, Operator: corev1.TolerationOpExists}}
+		}, why: "tolerates it"},
+		"its volumes would be lost": {lost: true, has: []int{8, 8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { withVolumes(i) }, why: "waits for the cluster"},
+		"it would wait for a restore": {lost: true, has: []int{8, 8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) {
+			withVolumes(i).Container = &v1alpha1.WorkloadContainer{Backup: &v1alpha1.WorkloadHook{}}
+		}, why: "sluice instance restore"},
 		"it is of another broker": {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) {
 			i.Status.Decision.Placements[0].Upstream = &v1alpha1.PlacementUpstream{}
 		}, why: "do not move"},
@@ -84,7 +95,11 @@ func TestWhatADrainWouldDo(t *testing.T) {
 				row.change(f, one)
 			}
 			f.Instances = append(f.Instances, *one)
-			moves := drained(t, f)
+			leave := (*Fleet).Drain
+			if row.lost {
+				leave = (*Fleet).Lose
+			}
+			moves := left(t, f, leave)
 			if row.why == "-" {
 				if len(moves) > 0 {
 					t.Errorf("it is among %+v", moves)
@@ -104,6 +119,14 @@ func TestWhatADrainWouldDo(t *testing.T) {
 	if _, err := f.Drain(plans, "absent", recordedAt.Time); err == nil || !strings.Contains(err.Error(), `no member cluster "absent"`) {
 		t.Errorf("of no cluster: %v", err)
 	}
+}
+
+// withVolumes gives an instance a workload of one component with a volume, and returns that.
+func withVolumes(i *v1alpha1.ServiceInstance) *v1alpha1.WorkloadComponent {
+	d := &i.Status.Delivered.Decision
+	d.Workload = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "db"}}}
+	d.Placements[0].Reserved["fast.storageclass.storage.k8s.io/requests.storage"] = resource.MustParse("1Gi")
+	return &d.Workload.Components[0]
 }
 
 func on(i *v1alpha1.ServiceInstance, cluster string) {
@@ -138,8 +161,8 @@ func TestADrainKeepsItsBooks(t *testing.T) {
 			f.Instances = append(f.Instances, *ofPlan(instance(fmt.Sprintf("si-%02d", i), fmt.Sprintf("c%d", at), "", n), n))
 		}
 		before := fmt.Sprint(f)
-		moves := drained(t, f)
-		if again := drained(t, f); !reflect.DeepEqual(again, moves) || fmt.Sprint(f) != before {
+		moves := left(t, f, (*Fleet).Drain)
+		if again := left(t, f, (*Fleet).Drain); !reflect.DeepEqual(again, moves) || fmt.Sprint(f) != before {
 			t.Fatalf("drained again: %+v, and before: %+v", again, moves)
 		}
 		for i := range f.Instances {

@@ -1,0 +1,138 @@
+package replay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// Move is the expected result for an instance on a cluster that is drained or lost.
+type Move struct {
+	// Instance is its name.
+	Instance string `json:"instance"`
+	// To are the clusters on which it is afterwards; none if it stays.
+	To []string `json:"to,omitempty"`
+	// Why it stays; empty if it moves.
+	Why string `json:"why,omitempty"`
+}
+
+// Drain returns what a drain of a cluster at a time would do with the instances there, in the order of their names: each
+// is placed after those before it have moved, by the rules of a real move. Nothing is displaced, made or grown for it, and
+// nothing is ordered meanwhile. The fleet stays as it is. It is an error that there is no such cluster.
+func (f *Fleet) Drain(plans *catalog.Snapshot, cluster string, at time.Time) ([]Move, error) {
+	return f.leave(plans, cluster, at, func(m *v1alpha1.MemberCluster) { m.Spec.Drain(metav1.NewTime(at)) })
+}
+
+// Lose returns what the loss of a cluster at a time would do with the instances there, once none of them tolerates it any
+// more; otherwise it is as Drain.
+func (f *Fleet) Lose(plans *catalog.Snapshot, cluster string, at time.Time) ([]Move, error) {
+	return f.leave(plans, cluster, at, func(m *v1alpha1.MemberCluster) {
+		v1alpha1.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionReachable, metav1.ConditionFalse, "Supposed", "is supposed to be lost")
+	})
+}
+
+// leave returns what a change of a cluster would do with the instances there.
+func (f *Fleet) leave(plans *catalog.Snapshot, cluster string, at time.Time, change func(*v1alpha1.MemberCluster)) ([]Move, error) {
+	n := slices.IndexFunc(f.Clusters, func(m v1alpha1.MemberCluster) bool { return m.Name == cluster })
+	if n < 0 {
+		return nil, fmt.Errorf("there is no member cluster %q", cluster)
+	}
+	m := f.Clusters[n].DeepCopy()
+	change(m)
+	l := &leaving{cluster: placement.ClusterOf(m, at), plans: plans, inventory: f.inventory(at), at: at}
+	l.inventory.UpsertCluster(l.cluster)
+	var on []*v1alpha1.ServiceInstance
+	for i := range f.Instances {
+		if f.Instances[i].Status.IsOn(cluster) {
+			on = append(on, &f.Instances[i])
+		}
+	}
+	slices.SortFunc(on, func(a, b *v1alpha1.ServiceInstance) int { return strings.Compare(a.Name, b.Name) })
+	moves := make([]Move, len(on))
+	for i, one := range on {
+		moves[i] = Move{Instance: one.Name}
+		var err error
+		if moves[i].To, err = l.move(one); err != nil {
+			moves[i].Why = err.Error()
+		}
+	}
+	return moves, nil
+}
+
+// leaving is a cluster that instances leave.
+type leaving struct {
+	cluster   *placement.Cluster // as it is supposed to be
+	plans     *catalog.Snapshot
+	inventory *placement.Inventory
+	at        time.Time
+}
+
+// move reserves the place to which an instance moves. The error says why it stays.
+func (l *leaving) move(instance *v1alpha1.ServiceInstance) (to []string, err error) {
+	status := &instance.Status
+	state := &instance.Spec.Desired
+	if status.Delivered != nil {
+		state = &status.Delivered.State
+	}
+	plan, err := l.plans.Plan(instance.Spec.ServiceID, state.PlanID)
+	if status.IsMoving() && !status.Decision.Uses(l.cluster.Name) {
+		return status.Decision.Clusters(), nil // it is on its way
+	}
+	if err != nil {
+		return nil, fmt.Errorf("its plan is not in the catalog any more: %w", err)
+	}
+	if err := l.stays(status, plan); err != nil {
+		return nil, err
+	}
+	order := Order{ID: instance.Name, PlanID: plan.ID, Parameters: state.Raw(), Leaving: []string{l.cluster.Name}}
+	order.of(instance)
+	if decided := cmp.Or(status.DeliveredDecision(), status.Decision); decided.Workload != nil {
+		plan = plan.Running(decided.Workload)
+	}
+	request, err := placement.NewRequest(order.ID, plan, order.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	order.stay(&request)
+	request.At = l.at
+	decision, err := l.inventory.Place(l.inventory.Snapshot().Govern(request, order.Consumer))
+	if err != nil {
+		return nil, err
+	}
+	return decision.API(1).Clusters(), nil
+}
+
+// stays returns why an instance of a plan does not leave the cluster, wherever else there is room; nil if it does.
+func (l *leaving) stays(status *v1alpha1.ServiceInstanceStatus, plan *catalog.Plan) error {
+	var tolerations []corev1.Toleration
+	if plan.Resources != nil {
+		tolerations = plan.Resources.Tolerations
+	}
+	eviction, evicts := placement.Evict(l.cluster, tolerations)
+	isPinned, isCarried := status.IsPinnedOn(l.cluster.Name), status.CanCarry(l.cluster.Name)
+	switch {
+	case status.IsFixed():
+		return errors.New("clusters, and instances of other brokers, do not move")
+	case !evicts:
+		return errors.New("its plan tolerates it")
+	case eviction.Unreachable && l.inventory.Snapshot().Outage():
+		return errors.New("more than half of the clusters would not answer, and then nothing moves")
+	case isPinned && eviction.Unreachable && isCarried:
+		return errors.New("it has volumes there, and waits for the cluster; `sluice instance restore` would start it elsewhere from a backup")
+	case isPinned && eviction.Unreachable:
+		return errors.New("it has volumes there, and waits for the cluster")
+	case isPinned && !isCarried:
+		return errors.New("it has volumes there, and no backup carries them")
+	}
+	return nil
+}
