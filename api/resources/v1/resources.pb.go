@@ -159,7 +159,7 @@ func (x *ReadResponse) GetHoles() *Holes {
 	return nil
 }
 
-// Holes is what the nodes have free after the requests of all pods on them: a cluster with eight GPUs free may have no
+// Holes have the room for single pods, after the requests of all pods on the nodes: a cluster with eight GPUs free may have no
 // node with more than three. It names resources that the answer has, at most 8 of them, and not pods.
 type Holes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
