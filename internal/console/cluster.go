@@ -252,10 +252,7 @@ func quantity(name corev1.ResourceName, n int64) resource.Quantity {
 func sorted(list corev1.ResourceList) []corev1.ResourceName {
 	rank := map[corev1.ResourceName]int{corev1.ResourceCPU: -2, corev1.ResourceMemory: -1}
 	return slices.SortedFunc(maps.Keys(list), func(a, b corev1.ResourceName) int {
-		if d := rank[a] - rank[b]; d != 0 {
-			return d
-		}
-		return strings.Compare(string(a), string(b))
+		return cmp.Or(rank[a]-rank[b], strings.Compare(string(a), string(b)))
 	})
 }
 

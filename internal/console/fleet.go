@@ -111,6 +111,9 @@ func stateOf(conditions []metav1.Condition, created metav1.Time) state {
 	return s
 }
 
+// rankOf orders states, the worst first.
+func rankOf(s state) int { return map[string]int{"bad": 0, "busy": 1, "off": 2, "good": 3}[s.Kind] }
+
 // clusterState adds to it what an operator has decided.
 func clusterState(c *v1alpha1.MemberCluster) state {
 	s := stateOf(c.Status.Conditions, c.CreationTimestamp)
@@ -195,9 +198,8 @@ func newFleet(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceIns
 		}
 		group.add(row)
 	}
-	rank := map[string]int{"bad": 0, "busy": 1, "off": 2, "good": 3}
 	slices.SortFunc(f.clusters, func(a, b *clusterRow) int {
-		return cmp.Or(rank[a.State.Kind]-rank[b.State.Kind], strings.Compare(a.Name, b.Name))
+		return cmp.Or(rankOf(a.State)-rankOf(b.State), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(f.groups, func(a, b *groupRow) int {
 		return cmp.Or(strings.Compare(a.Region, b.Region), strings.Compare(a.Provider, b.Provider))

@@ -32,19 +32,7 @@ func amount(name corev1.ResourceName, q resource.Quantity) string {
 
 // amounts formats a list of resources, cores and memory first.
 func amounts(list corev1.ResourceList) []string {
-	names := make([]corev1.ResourceName, 0, len(list))
-	for name, q := range list {
-		if !q.IsZero() {
-			names = append(names, name)
-		}
-	}
-	rank := map[corev1.ResourceName]int{corev1.ResourceCPU: -2, corev1.ResourceMemory: -1}
-	slices.SortFunc(names, func(a, b corev1.ResourceName) int {
-		if d := rank[a] - rank[b]; d != 0 {
-			return d
-		}
-		return strings.Compare(string(a), string(b))
-	})
+	names := slices.DeleteFunc(sorted(list), func(name corev1.ResourceName) bool { q := list[name]; return q.IsZero() })
 	texts := make([]string, len(names))
 	for i, name := range names {
 		texts[i] = amount(name, list[name])

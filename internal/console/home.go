@@ -30,13 +30,16 @@ func (h *home) Link(t overview.Trouble) string {
 	if path, found := linked[t.What]; found {
 		return Root + path + t.Resource
 	}
+	if t.What == "peering" {
+		return h.List(t.What)
+	}
 	return ""
 }
 
 // section of the console that lists what is counted; "" if there is none.
 func (h *home) List(what string) string {
 	return map[string]string{
-		"cluster": Root + "fleet", "broker": Root + "fleet", "instance": Root + "instances", "policy": Root + "policies", "credential": Root + "expiring", "binding": Root + "expiring",
+		"cluster": Root + "fleet", "broker": Root + "fleet", "instance": Root + "instances", "policy": Root + "policies", "credential": Root + "expiring", "peering": Root + "peerings", "binding": Root + "expiring",
 	}[what]
 }
 

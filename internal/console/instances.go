@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -46,7 +47,6 @@ func (s *server) instances(ctx context.Context, has func(*v1alpha1.ServiceInstan
 
 // rows returns instances as a list shows them: those that need attention first, then the newest.
 func (s *server) rows(instances []*v1alpha1.ServiceInstance) []*instanceRow {
-	rank := map[string]int{"bad": 0, "busy": 1, "good": 2}
 	rows := make([]*instanceRow, len(instances))
 	for n, i := range instances {
 		service, plan := s.planOf(i)
@@ -56,10 +56,7 @@ func (s *server) rows(instances []*v1alpha1.ServiceInstance) []*instanceRow {
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b *instanceRow) int {
-		if d := rank[a.State.Kind] - rank[b.State.Kind]; d != 0 {
-			return d
-		}
-		return b.Created.Compare(a.Created.Time)
+		return cmp.Or(rankOf(a.State)-rankOf(b.State), b.Created.Compare(a.Created.Time))
 	})
 	return rows
 }

@@ -42,7 +42,7 @@ func NewChanges() *Changes {
 // Follow announces what changes in the cache until ctx ends. Then all streams end, so that the server can.
 func (c *Changes) Follow(ctx context.Context, in cache.Cache) error {
 	defer close(c.ended)
-	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}, &v1alpha1.MemberCluster{}, &v1alpha1.Provider{}} {
+	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}, &v1alpha1.MemberCluster{}, &v1alpha1.Peering{}, &v1alpha1.Provider{}} {
 		informer, err := in.GetInformer(ctx, kind)
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("watch %T: %w", kind, err)

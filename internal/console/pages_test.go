@@ -25,7 +25,7 @@ func TestOperatorsPages(t *testing.T) {
 	operator := c.as(access.Caller{Role: access.Operator})
 	orders := v1alpha1.InstanceName("cf-eu", "orders-db")
 	for path, want := range map[string][]string{
-		"":                                  {"4 things need attention", "9 of 11", "eu-north-2", "Unreachable.", "its API server does not answer", "nuage.terms", "undeclared reference", "cf-eu/warehouse", "Unplaceable. no cluster fits", "shop/sessions"},
+		"":                                  {"5 things need attention", "peering us-east-1 eu-north-2", "9 of 11", "eu-north-2", "Unreachable.", "its API server does not answer", "nuage.terms", "undeclared reference", "cf-eu/warehouse", "Unplaceable. no cluster fits", "shop/sessions"},
 		"fleet":                             {"eu-de acme 2 of 2", "eu-se nuage 0 of 2", "eu-north-1 Cordoned", "eu-north-2 Not ready"},
 		"fleet?region=eu-fr":                {"eu-west-1", "eu-west-2"},
 		"fleet?state=bad":                   {"eu-north-2 Not ready"},

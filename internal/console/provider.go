@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -96,12 +97,8 @@ func (s *server) credentialsPage(c *call) (*page, error) {
 		}
 		rows = append(rows, row)
 	}
-	rank := map[string]int{"bad": 0, "busy": 1, "good": 2}
 	slices.SortFunc(rows, func(a, b credentialRow) int {
-		if d := rank[a.State.Kind] - rank[b.State.Kind]; d != 0 {
-			return d
-		}
-		return strings.Compare(a.Status.Type+a.Name, b.Status.Type+b.Name)
+		return cmp.Or(rankOf(a.State)-rankOf(b.State), strings.Compare(a.Status.Type+a.Name, b.Status.Type+b.Name))
 	})
 	shown, pages := paged(c, rows)
 	return &page{Title: "Credentials", template: "papers", Data: struct {

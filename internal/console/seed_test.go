@@ -97,6 +97,17 @@ func (c *consoleOf) seed() {
 	busy.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonInProgress, "delivering to eu-central-2", 9*time.Second)}
 	c.create(busy)
 
+	for _, row := range []struct {
+		consumer, provider string
+		took               time.Duration
+		why                string
+	}{
+		{"edge-berlin", "eu-central-3", 1800 * time.Microsecond, ""}, {"edge-berlin", "eu-west-1", 21400 * time.Microsecond, ""}, {"us-east-1", "eu-west-1", 91 * time.Millisecond, ""},
+		{"eu-central-3", "eu-west-1", 12300 * time.Microsecond, ""}, {"eu-central-3", "eu-south-1", 15 * time.Millisecond, ""}, {"us-east-1", "eu-north-2", 0, "the gateway on eu-north-2 does not answer"},
+	} {
+		c.peer(row.consumer, row.provider, row.took, row.why)
+	}
+
 	issued, ends := since(360*24*time.Hour), metav1.NewTime(time.Now().Add(4*24*time.Hour))
 	c.create(&v1alpha1.ServiceBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BindingName("cf-eu", "orders-db", "shopfront")},

@@ -137,6 +137,7 @@ func (s *server) routes() []route {
 		{http.MethodGet, "instances", operator, (*server).instancesPage},
 		{http.MethodGet, "instances/{name}", operator, (*server).instancePage},
 		{http.MethodGet, "instances/{name}/clusters", operator, (*server).verdictsPage},
+		{http.MethodGet, "peerings", operator, (*server).peeringsPage},
 		{http.MethodGet, "policies", everybody, (*server).policiesPage},
 		{http.MethodGet, "policies/edit", parties, (*server).policyPage},
 		{http.MethodPost, "policies/edit", parties, (*server).writePolicy},
@@ -322,7 +323,7 @@ type section struct {
 
 // sections of the console by role, in the order of the navigation.
 var sections = map[access.Role][]section{
-	access.Operator: {{Title: "Overview"}, {Title: "Fleet", Path: "fleet"}, {Title: "Instances", Path: "instances"}, {Title: "Policies", Path: "policies"}, {Title: "Expiring", Path: "expiring"}, {Title: "Journal", Path: "journal"}},
+	access.Operator: {{Title: "Overview"}, {Title: "Fleet", Path: "fleet"}, {Title: "Instances", Path: "instances"}, {Title: "Peerings", Path: "peerings"}, {Title: "Policies", Path: "policies"}, {Title: "Expiring", Path: "expiring"}, {Title: "Journal", Path: "journal"}},
 	access.Platform: {{Title: "Market", Path: "market"}, {Title: "My instances", Path: "mine"}, {Title: "Usage", Path: "usage"}, {Title: "Policies", Path: "policies"}},
 	access.Provider: {{Title: "My clusters", Path: "supply"}, {Title: "Credentials", Path: "credentials"}, {Title: "Policies", Path: "policies"}},
 }

@@ -133,8 +133,12 @@ func conditionsOf(object client.Object) []metav1.Condition {
 	return nil
 }
 
-// nameOf names a resource as its commands do: by the ids that a platform chose, or else by its name.
+// nameOf names a resource as its commands do: by the ids that a platform chose, or the two clusters of a peering, or else
+// by its name.
 func nameOf(object client.Object) string {
+	if p, isPeering := object.(*v1alpha1.Peering); isPeering {
+		return p.Spec.Consumer + " " + p.Spec.Provider
+	}
 	if owned, isOwned := object.(interface{ Subject() v1alpha1.EventSubject }); isOwned {
 		s := owned.Subject()
 		ids := slices.DeleteFunc([]string{s.Platform, s.InstanceID, s.BindingID}, func(id string) bool { return id == "" })
