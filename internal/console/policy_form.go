@@ -111,7 +111,7 @@ func (s *server) policyPage(c *call) (*page, error) {
 			refused = "The operator has written it, and changes it."
 		}
 		if refused != "" {
-			return nil, &Error{Status: http.StatusNotFound, Title: "There is no such policy of yours", Description: refused}
+			return nil, orRefused(nil, "There is no such policy of yours", refused)
 		}
 		text, err := yaml.JSONToYAML(stored.Spec)
 		if err != nil {
@@ -213,15 +213,5 @@ func aboutOf(refused string) string {
 
 // removePolicy removes a policy.
 func (s *server) removePolicy(c *call) (*page, error) {
-	if c.ParseForm() != nil {
-		return nil, errForm
-	}
-	refused, err := s.marketIf(c, c.PostForm.Get("etag"), http.MethodDelete, policyPath(c.PostForm.Get("policy")), nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	if refused != "" {
-		return nil, &Error{Status: http.StatusConflict, Title: "The policy was not removed", Description: refused}
-	}
-	return c.seeOther(Root + "policies")
+	return s.removeOwn(c, policyPath(c.FormValue("policy")), "The policy was not removed", "policies")
 }

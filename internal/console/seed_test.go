@@ -76,6 +76,10 @@ func (c *consoleOf) seed() {
 	c.create(offering("postgresql", "PostgreSQL databases with daily backups", plan("small", "For development: one replica", "1", "4Gi", "19"), plan("large", "For production: three replicas over two sites", "4", "16Gi", "89.50")))
 	c.create(offering("kubernetes-resources", "A namespace with a quota, on the cluster that suits best", plan("team", "For a team", "16", "64Gi", "")))
 
+	own := offering("acme-vms", "Virtual machines of acme", plan("acme-vms-small", "One core", "1", "2Gi", "4"))
+	own.Spec.Provider = "acme"
+	c.create(own)
+
 	for n, row := range []struct{ platform, id, plan, on string }{
 		{"cf-eu", "orders-db", "large", "eu-central-1"}, {"cf-eu", "billing-db", "large", "eu-central-1"}, {"cf-eu", "search-db", "small", "eu-west-1"},
 		{"korifi", "telemetry", "large", "eu-central-3"}, {"korifi", "staging", "small", "eu-central-2"}, {"shop", "inventory", "large", "eu-west-1"},

@@ -159,6 +159,10 @@ func (s *server) routes() []route {
 		{http.MethodGet, "supply/add", provider, (*server).invitePage},
 		{http.MethodPost, "supply/add", provider, (*server).invite},
 		{http.MethodPost, "supply/withdraw", provider, (*server).withdraw},
+		{http.MethodGet, "offers", provider, (*server).offersPage},
+		{http.MethodGet, "offers/edit", provider, (*server).offerPage},
+		{http.MethodPost, "offers/edit", provider, (*server).writeOffer},
+		{http.MethodPost, "offers/remove", provider, (*server).removeOffer},
 		{http.MethodGet, "credentials", provider, (*server).credentialsPage},
 	}
 }
@@ -325,7 +329,7 @@ type section struct {
 var sections = map[access.Role][]section{
 	access.Operator: {{Title: "Overview"}, {Title: "Fleet", Path: "fleet"}, {Title: "Instances", Path: "instances"}, {Title: "Peerings", Path: "peerings"}, {Title: "Policies", Path: "policies"}, {Title: "Expiring", Path: "expiring"}, {Title: "Journal", Path: "journal"}},
 	access.Platform: {{Title: "Market", Path: "market"}, {Title: "My instances", Path: "mine"}, {Title: "Usage", Path: "usage"}, {Title: "Policies", Path: "policies"}},
-	access.Provider: {{Title: "My clusters", Path: "supply"}, {Title: "Credentials", Path: "credentials"}, {Title: "Policies", Path: "policies"}},
+	access.Provider: {{Title: "My clusters", Path: "supply"}, {Title: "My offers", Path: "offers"}, {Title: "Credentials", Path: "credentials"}, {Title: "Policies", Path: "policies"}},
 }
 
 // beneath names the sections to which further pages belong.
