@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -17,7 +16,7 @@ func newAddOnCommand(hub *hubFlags) *cobra.Command {
 		Short: "Manage packages of add-ons, which cluster plans name",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newAddOnApplyCommand(hub), newAddOnListCommand(hub), newAddOnRemoveCommand(hub))
+	cmd.AddCommand(newAddOnApplyCommand(hub), newAddOnListCommand(hub), addOnRemoval.command(hub))
 	return cmd
 }
 
@@ -89,24 +88,4 @@ func newAddOnListCommand(hub *hubFlags) *cobra.Command {
 	}
 	output.bind(cmd)
 	return cmd
-}
-
-func newAddOnRemoveCommand(hub *hubFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:   "remove NAME",
-		Short: "Remove a package of an add-on; existing clusters keep the add-on",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client(cmd)
-			if err != nil {
-				return err
-			}
-			gone := &v1alpha1.AddOnPackage{ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}}
-			if err := c.Delete(cmd.Context(), gone); err != nil {
-				return fmt.Errorf("add-on %s: %w", args[0], err)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "add-on %s: removed\n", args[0])
-			return err
-		},
-	}
 }

@@ -22,7 +22,7 @@ func newCatalogCommand(hub *hubFlags) *cobra.Command {
 		Short: "Manage the catalog: service offerings and their plans",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newCatalogListCommand(hub), newCatalogApplyCommand(hub))
+	cmd.AddCommand(newCatalogListCommand(hub), newCatalogApplyCommand(hub), offeringRemoval.command(hub))
 	return cmd
 }
 

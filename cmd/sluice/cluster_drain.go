@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +151,7 @@ func showMoves(cmd *cobra.Command, c client.Client, namespace, cluster string,
 	}
 	t, stay := table{header: []string{"INSTANCE", "TO", "STAYS BECAUSE"}}, 0
 	for _, m := range moves {
-		t.rows = append(t.rows, []string{m.Instance, cmp.Or(strings.Join(m.To, ","), "-"), cmp.Or(m.Why, "-")})
+		t.rows = append(t.rows, []string{m.Instance, orDash(strings.Join(m.To, ",")), orDash(m.Why)})
 		if m.Why != "" {
 			stay++
 		}

@@ -17,7 +17,7 @@ func newIssuerCommand(hub *hubFlags) *cobra.Command {
 		Short: "Manage trusted issuers, the organisations whose credentials about providers are believed",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newIssuerAddCommand(hub), newIssuerListCommand(hub))
+	cmd.AddCommand(newIssuerAddCommand(hub), newIssuerListCommand(hub), issuerRemoval.command(hub))
 	return cmd
 }
 

@@ -24,7 +24,7 @@ func newProviderCommand(hub *hubFlags) *cobra.Command {
 		Short: "Manage providers, the organisations that run member clusters and present credentials",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newProviderAddCommand(hub), newProviderListCommand(hub))
+	cmd.AddCommand(newProviderAddCommand(hub), newProviderListCommand(hub), providerRemoval.command(hub))
 	return cmd
 }
 
