@@ -54,7 +54,12 @@ func bindSettings(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.file, "settings", "", "file with values of flags (default: $SLUICE_SETTINGS, or settings.yaml in ~/.config/sluice); sluice help settings has an example")
 	flags.StringVar(&s.profile, "profile", "", "profile in the settings (default: $SLUICE_PROFILE, or the one that the file names)")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return s.apply(cmd) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if words := wordsOf(cmd); len(words) == 0 || slices.Contains([]string{"help", "completion", "version"}, words[0]) {
+			return nil // they help also whoever has a mistake in the settings
+		}
+		return s.apply(cmd)
+	}
 	root.AddCommand(&cobra.Command{Use: "settings", Short: "Values of flags in the environment and in a file", Long: settingsHelp})
 	completeWith(root, s)
 }
@@ -87,7 +92,7 @@ func (s *settings) apply(cmd *cobra.Command) (err error) {
 		}
 		for _, name := range variablesOf(cmd, flag.Name) {
 			if value, isSet := os.LookupEnv(name); isSet {
-				if failed := flag.Value.Set(value); failed != nil {
+				if failed := flag.Value.Set(value); failed != nil && !isFormat(flag, name == variablesOf(cmd, flag.Name)[0]) {
 					err = fmt.Errorf("$%s: %q is no value of --%s: %w", name, value, flag.Name, failed)
 				}
 				return
@@ -221,13 +226,17 @@ func (l layers) set(cmd *cobra.Command, flag *pflag.Flag) error {
 		} else {
 			err = flag.Value.Set(texts[0])
 		}
-		if err != nil {
+		if err != nil && !isFormat(flag, at != flag.Name) {
 			return fmt.Errorf("settings %s: %s: %w", l.file, at, err)
 		}
 		return nil
 	}
 	return nil
 }
+
+// isFormat reports whether a flag is --output, and its value meant for all commands: these differ in the formats that they
+// print, and one without that format prints its default.
+func isFormat(flag *pflag.Flag, ofCommand bool) bool { return flag.Name == "output" && !ofCommand }
 
 // find returns the value of a flag of a command, the most special one, and where it is.
 func find(part map[string]any, path []string, flag string) (value any, at string, found bool) {

@@ -48,6 +48,8 @@ profiles:
 		"environment":                         {"", "SLUICE_SERVE_LISTEN=:1", "serve", "listen", ":1"},
 		"environment of another command":      {"", "SLUICE_SERVE_OUTPUT=json", "cluster list", "output", "table"},
 		"environment of all":                  {"", "SLUICE_NAMESPACE=theirs", "cluster list", "namespace", "theirs"},
+		"a format that the command lacks":     {"", "SLUICE_OUTPUT=wide", "policy show eu", "output", "yaml"},
+		"the same in the file":                {file, "", "policy show eu", "output", "yaml"},
 		"environment of all and of one":       {"", "SLUICE_NAMESPACE=theirs SLUICE_CLUSTER_LIST_NAMESPACE=mine", "cluster list", "namespace", "mine"},
 		"environment with a list":             {"", "SLUICE_SERVE_JOIN_ALLOW_ADDRESSES=10.0.0.0/8,192.168.0.0/16", "serve", "join-allow-addresses", "[10.0.0.0/8,192.168.0.0/16]"},
 		"the broker of consumers":             {"", "SLUICE_URL=https://broker.example SLUICE_USERNAME=ann", "broker add", "url", ""},
@@ -96,6 +98,7 @@ func TestSettingsWithMistakesAreRefused(t *testing.T) {
 		"serve: {moves-at-once: [1, 2]}": "serve.moves-at-once: want one value",
 		"serve: {listen: }":              "serve.listen: want a value",
 		"namespace: a\nnamespace: b":     `key "namespace" already set`,
+		"policy: {show: {output: wide}}": "policy.show.output: ",
 		"- a":                            "settings",
 	} {
 		path := filepath.Join(t.TempDir(), "mistaken.yaml")
@@ -105,6 +108,9 @@ func TestSettingsWithMistakesAreRefused(t *testing.T) {
 		}
 	}
 	t.Setenv("SLUICE_SETTINGS", filepath.Join(t.TempDir(), "absent"))
+	if help, err := sluice(t, "help", "serve"); err != nil || !strings.Contains(help, "--listen") {
+		t.Errorf("without the file there is no help: %v", err)
+	}
 	if _, err := flagOf("serve", "listen"); err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("of no file: %v", err)
 	}
