@@ -98,7 +98,6 @@ func TestSettingsWithMistakesAreRefused(t *testing.T) {
 		"serve: {moves-at-once: [1, 2]}": "serve.moves-at-once: want one value",
 		"serve: {listen: }":              "serve.listen: want a value",
 		"namespace: a\nnamespace: b":     `key "namespace" already set`,
-		"policy: {show: {output: wide}}": "policy.show.output: ",
 		"- a":                            "settings",
 	} {
 		path := filepath.Join(t.TempDir(), "mistaken.yaml")
@@ -106,6 +105,11 @@ func TestSettingsWithMistakesAreRefused(t *testing.T) {
 		if _, err := flagOf("serve --settings "+path, "listen"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v, want %q and the file", text, err, want)
 		}
+	}
+	path := filepath.Join(t.TempDir(), "settings.yaml")
+	writeSettings(t, path, "policy: {show: {output: wide}}")
+	if _, err := flagOf("policy show eu --settings "+path, "output"); err == nil || !strings.Contains(err.Error(), "policy.show.output: ") {
+		t.Errorf("a format that this command lacks: %v", err)
 	}
 	t.Setenv("SLUICE_SETTINGS", filepath.Join(t.TempDir(), "absent"))
 	if help, err := sluice(t, "help", "serve"); err != nil || !strings.Contains(help, "--listen") {
