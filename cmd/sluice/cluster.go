@@ -22,7 +22,7 @@ func newClusterCommand(hub *hubFlags) *cobra.Command {
 		Short: "Manage member clusters, the clusters on which instances are placed",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newClusterAddCommand(hub), newClusterRenewCommand(hub), newClusterListCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub),
+	cmd.AddCommand(newClusterAddCommand(hub), newClusterRenewCommand(hub), newClusterListCommand(hub), newClusterDescribeCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub),
 		newClusterScheduleCommand(hub, schedulability{
 			use: "cordon NAME", short: "Stop new placements on a member cluster; its instances stay", done: "takes no new placements", apply: (*v1alpha1.MemberClusterSpec).Cordon,
 		}),

@@ -164,6 +164,19 @@ func TestOperatorOfPlacement(t *testing.T) {
 			t.Errorf("annotations are %v", instance.Annotations)
 		}
 	})
+	t.Run("one cluster is described", func(t *testing.T) {
+		out := must("cluster", "describe", "eu")
+		for _, want := range []string{
+			"Cluster:         eu\n", "Reachable:       True (Fine), ", ": fine\n", "Capacity:        4 cpu, of which 2 sold, 0 used by others, 2 free\n", "Instances:       1\n", "si-1 (cf/si-1)\n",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("it has no %q:\n%s", want, out)
+			}
+		}
+		if out := must("cluster", "describe", "eu", "-o", "jsonpath={.metadata.name}"); out != "eu\n" {
+			t.Errorf("as a document it is %s", out)
+		}
+	})
 	t.Run("what a drain would do is shown, and nothing is drained", func(t *testing.T) {
 		for cluster, want := range map[string]string{"eu": "si-1      us  -\ncluster eu: 1 instance would move, 0 would stay\n", "us": "cluster us: 0 instances would move, 0 would stay\n"} {
 			if out := must("cluster", "drain", cluster, "--dry-run"); !strings.HasSuffix(out, want) {
