@@ -199,3 +199,28 @@ func TestADrainKeepsItsBooks(t *testing.T) {
 		t.Errorf("%d moved, and %d stayed", moved, stayed)
 	}
 }
+
+// BenchmarkDrain plays the drain of a cluster with a number of instances in a fleet.
+func BenchmarkDrain(b *testing.B) {
+	for _, clusters := range []int{100, 1000, 10_000} {
+		for _, instances := range []int{10, 1000} {
+			b.Run(fmt.Sprintf("%d/%d_instances", clusters, instances), func(b *testing.B) {
+				f := computing(slices.Repeat([]int{1000}, clusters)...)
+				for i := range instances {
+					f.Instances = append(f.Instances, *ofPlan(instance(fmt.Sprintf("si-%04d", i), "c0", "", 1), 1))
+				}
+				plans, err := f.catalog()
+				if err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					moves, err := f.Drain(plans, "c0", recordedAt.Time)
+					if err != nil || len(moves) != instances || moves[0].Why != "" {
+						b.Fatalf("%d moves: %v", len(moves), err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*instances), "µs/instance")
+			})
+		}
+	}
+}
