@@ -213,7 +213,8 @@ type WorkloadContainer struct {
 
 	// ReadinessProbe reports whether a pod takes traffic; StartupProbe, whether it has started;
 	// LivenessProbe, whether it need not be restarted. Without a readiness probe, a TCP connection to
-	// the first TCP port is one.
+	// the first TCP port is one, which has to succeed twice, a second apart: so a network has the time
+	// to apply NetworkPolicies to a new pod before it takes traffic.
 	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
 	StartupProbe   *corev1.Probe `json:"startupProbe,omitempty"`
 	LivenessProbe  *corev1.Probe `json:"livenessProbe,omitempty"`

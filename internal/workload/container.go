@@ -177,14 +177,19 @@ func (r *rendering) probe(at *field.Path, probe *corev1.Probe) *corev1ac.ProbeAp
 	return configuration
 }
 
-// readinessOf returns the readiness probe. By default, a connection to the first TCP port is one.
+// readinessOf returns the readiness probe. By default, a connection to the first TCP port is one. It has to succeed twice, a
+// second apart: a network applies NetworkPolicies to a new pod some time after the pod has its address, and refuses until then
+// what they let in.
 func (r *rendering) readinessOf(c *v1alpha1.WorkloadContainer) *corev1.Probe {
 	if c.ReadinessProbe != nil {
 		return c.ReadinessProbe
 	}
 	for _, p := range r.ports {
 		if protocolOf(p) == corev1.ProtocolTCP {
-			return &corev1.Probe{PeriodSeconds: 2, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(p.Name)}}}
+			return &corev1.Probe{
+				PeriodSeconds: 1, SuccessThreshold: 2,
+				ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(p.Name)}},
+			}
 		}
 	}
 	return nil
