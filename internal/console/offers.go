@@ -162,15 +162,16 @@ func (s *server) writeOffer(c *call) (*page, error) {
 
 // removeOffer ends an offering.
 func (s *server) removeOffer(c *call) (*page, error) {
-	return s.removeOwn(c, offerPath(c.FormValue("offer")), "The offer was not ended", "offers")
+	return s.removeOwn(c, "offer", offerPath, "The offer was not ended", "offers")
 }
 
-// removeOwn removes what is at a path of the market, if it has the ETag of the form, and shows a section afterwards.
-func (s *server) removeOwn(c *call, path, refusal, section string) (*page, error) {
+// removeOwn removes what a field of the form names, by its path in the market, if it has the ETag of the form, and shows a
+// section afterwards.
+func (s *server) removeOwn(c *call, field string, path func(string) string, refusal, section string) (*page, error) {
 	if c.ParseForm() != nil {
 		return nil, errForm
 	}
-	refused, err := s.marketIf(c, c.PostForm.Get("etag"), http.MethodDelete, path, nil, nil)
+	refused, err := s.marketIf(c, c.PostForm.Get("etag"), http.MethodDelete, path(c.PostForm.Get(field)), nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,17 @@ func TestAProviderSells(t *testing.T) {
 	c.shows(rival, "offers", nil, http.StatusOK, "You sell nothing yet")
 	c.shows(rival, "offers/edit?offer=acme-namespaces", nil, http.StatusNotFound, "There is no such offer of yours")
 	c.shows(rival, "offers/remove", url.Values{"offer": {"acme-namespaces"}, "etag": {"*"}}, http.StatusConflict, "is not rival's")
+	for _, path := range []string{"offers/remove", "policies/remove"} { // neither an address nor half a form names what is removed
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.server.URL+Root+path+"?offer=acme-namespaces&policy=acme.terms", strings.NewReader("etag=*&offer=%zz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		if got := c.do(acme, r); got.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s of a malformed form is answered %d", path, got.StatusCode)
+		}
+	}
 	if got := c.send(c.as(access.Caller{Role: access.Operator}), Root+"offers", nil); got.StatusCode != http.StatusForbidden {
 		t.Errorf("an operator is answered %d", got.StatusCode)
 	}

@@ -104,14 +104,11 @@ func (s *server) policyPage(c *call) (*page, error) {
 			Spec json.RawMessage `json:"spec"`
 		}{}
 		refused, err := s.market(c, http.MethodGet, policyPath(asked), nil, &stored)
-		if err != nil {
-			return nil, err
-		}
-		if refused == "" && stored.By != c.caller.Role {
+		if err == nil && refused == "" && stored.By != c.caller.Role {
 			refused = "The operator has written it, and changes it."
 		}
-		if refused != "" {
-			return nil, orRefused(nil, "There is no such policy of yours", refused)
+		if err != nil || refused != "" {
+			return nil, orRefused(err, "There is no such policy of yours", refused)
 		}
 		text, err := yaml.JSONToYAML(stored.Spec)
 		if err != nil {
@@ -213,5 +210,5 @@ func aboutOf(refused string) string {
 
 // removePolicy removes a policy.
 func (s *server) removePolicy(c *call) (*page, error) {
-	return s.removeOwn(c, policyPath(c.FormValue("policy")), "The policy was not removed", "policies")
+	return s.removeOwn(c, "policy", policyPath, "The policy was not removed", "policies")
 }
