@@ -83,11 +83,12 @@ func largestHoles(among map[*page]set, names []corev1.ResourceName) *Holes {
 				return nil
 			}
 			for i, name := range names {
-				if at[i] = slices.Index(c.Holes.names, name); at[i] < 0 || c.sold(name) == 0 {
+				sold := c.sold(name)
+				if at[i] = slices.Index(c.Holes.names, name); at[i] < 0 || sold == 0 {
 					at[i] = -1
 					continue
 				}
-				h.free[i] += max(c.sold(name)-c.Allocatable[name]+c.Holes.free[at[i]], 0)
+				h.free[i] += max(sold-c.Allocatable[name]+c.Holes.free[at[i]], 0)
 			}
 			for from := range c.Holes.each() {
 				one[len(names)] = from[len(from)-1]

@@ -156,8 +156,11 @@ func showMoves(cmd *cobra.Command, c client.Client, namespace, cluster string,
 			stay++
 		}
 	}
-	if len(moves) > 0 || !output.forPeople() {
-		if err := output.print(cmd.OutOrStdout(), moves, t); err != nil || !output.forPeople() {
+	if !output.forPeople() {
+		return output.print(cmd.OutOrStdout(), moves, t)
+	}
+	if len(moves) > 0 {
+		if err := output.print(cmd.OutOrStdout(), moves, t); err != nil {
 			return err
 		}
 	}

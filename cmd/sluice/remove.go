@@ -74,18 +74,18 @@ func findOffering(ctx context.Context, c client.Client, namespace, name string) 
 // leaveMarket refuses to remove a provider while clusters or offerings are its own, and removes the policies that it has
 // written.
 func leaveMarket(ctx context.Context, c client.Client, namespace, provider string) error {
-	left := map[string][]string{}
-	own := []*v1alpha1.PlacementPolicy{}
+	var clusters, offerings []string
+	var own []*v1alpha1.PlacementPolicy
 	look := func(list client.ObjectList) error {
 		return pages.Each(ctx, c, list, func(o client.Object) error {
 			switch o := o.(type) {
 			case *v1alpha1.MemberCluster:
 				if o.Spec.Provider == provider {
-					left["member clusters"] = append(left["member clusters"], o.Name)
+					clusters = append(clusters, o.Name)
 				}
 			case *v1alpha1.ServiceOffering:
 				if o.Spec.Provider == provider {
-					left["offerings"] = append(left["offerings"], o.Spec.Name)
+					offerings = append(offerings, o.Spec.Name)
 				}
 			case *v1alpha1.PlacementPolicy:
 				if o.Spec.Provider == provider && market.IsOwn(o) {
@@ -95,13 +95,14 @@ func leaveMarket(ctx context.Context, c client.Client, namespace, provider strin
 			return nil
 		}, client.InNamespace(namespace))
 	}
-	if err := errors.Join(look(&v1alpha1.MemberClusterList{}), look(&v1alpha1.ServiceOfferingList{}), look(&v1alpha1.PlacementPolicyList{})); err != nil {
+	err := errors.Join(look(&v1alpha1.MemberClusterList{}), look(&v1alpha1.ServiceOfferingList{}), look(&v1alpha1.PlacementPolicyList{}))
+	switch {
+	case err != nil:
 		return err
-	}
-	for _, row := range []struct{ what, remedy string }{{"member clusters", "sluice cluster remove"}, {"offerings", "sluice catalog remove"}} {
-		if names := left[row.what]; len(names) > 0 {
-			return fmt.Errorf("its %s are still there: %s; `%s` removes them", row.what, some(names), row.remedy)
-		}
+	case len(clusters) > 0:
+		return fmt.Errorf("its member clusters are still there: %s; `sluice cluster remove` removes them", some(clusters))
+	case len(offerings) > 0:
+		return fmt.Errorf("its offerings are still there: %s; `sluice catalog remove` removes them", some(offerings))
 	}
 	for _, policy := range own {
 		if err := client.IgnoreNotFound(c.Delete(ctx, policy)); err != nil {

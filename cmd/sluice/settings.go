@@ -90,9 +90,9 @@ func (s *settings) apply(cmd *cobra.Command) (err error) {
 		if flag.Changed || err != nil || flag.Name == "help" {
 			return
 		}
-		for _, name := range variablesOf(cmd, flag.Name) {
+		for i, name := range variablesOf(cmd, flag.Name) {
 			if value, isSet := os.LookupEnv(name); isSet {
-				if failed := flag.Value.Set(value); failed != nil && !isFormat(flag, name == variablesOf(cmd, flag.Name)[0]) {
+				if failed := flag.Value.Set(value); failed != nil && !isFormat(flag, i == 0) {
 					err = fmt.Errorf("$%s: %q is no value of --%s: %w", name, value, flag.Name, failed)
 				}
 				return
@@ -132,49 +132,57 @@ func (s *settings) read(root *cobra.Command) (layers, error) {
 	if folder, err := os.UserConfigDir(); err == nil && !isNamed {
 		path = filepath.Join(folder, "sluice", "settings.yaml")
 	}
-	from := layers{file: path}
 	text, err := os.ReadFile(path)
 	switch {
 	case !isNamed && profile == "" && (path == "" || errors.Is(err, fs.ErrNotExist)):
-		return from, nil
+		return layers{}, nil
 	case err != nil:
-		return from, fmt.Errorf("read the settings: %w", err)
+		return layers{}, fmt.Errorf("read the settings: %w", err)
 	}
+	parts, err := parseSettings(root, text, profile)
+	if err != nil {
+		return layers{}, fmt.Errorf("settings %s: %w", path, err)
+	}
+	return layers{path, parts}, nil
+}
+
+// parseSettings checks the text of a settings file for the commands below root, and returns its parts that are in force with a
+// profile; empty means the one that it names.
+func parseSettings(root *cobra.Command, text []byte, profile string) ([]map[string]any, error) {
 	all := map[string]any{}
 	if err := yaml.UnmarshalStrict(text, &all, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
-		return from, fmt.Errorf("settings %s: %w", path, err)
+		return nil, err
 	}
 	profiles, isMap := all["profiles"].(map[string]any)
 	if !isMap && all["profiles"] != nil {
-		return from, fmt.Errorf("settings %s: profiles: want profiles by their names", path)
+		return nil, errors.New("profiles: want profiles by their names")
 	}
 	named, isText := all["profile"].(string)
 	if !isText && all["profile"] != nil {
-		return from, fmt.Errorf("settings %s: profile: want the name of a profile", path)
+		return nil, errors.New("profile: want the name of a profile")
 	}
 	delete(all, "profiles")
 	delete(all, "profile")
 	if err := checkSettings(root, "", all); err != nil {
-		return from, fmt.Errorf("settings %s: %w", path, err)
+		return nil, err
 	}
 	for name, one := range profiles {
 		values, isMap := one.(map[string]any)
 		if !isMap {
-			return from, fmt.Errorf("settings %s: profiles.%s: want flags and commands", path, name)
+			return nil, fmt.Errorf("profiles.%s: want flags and commands", name)
 		}
 		if err := checkSettings(root, "profiles."+name+".", values); err != nil {
-			return from, fmt.Errorf("settings %s: %w", path, err)
+			return nil, err
 		}
 	}
-	if profile = cmp.Or(profile, named); profile != "" {
-		values, is := profiles[profile].(map[string]any)
-		if !is {
-			return from, fmt.Errorf("settings %s: there is no profile %q", path, profile)
-		}
-		from.parts = append(from.parts, values)
+	if profile = cmp.Or(profile, named); profile == "" {
+		return []map[string]any{all}, nil
 	}
-	from.parts = append(from.parts, all)
-	return from, nil
+	values, is := profiles[profile].(map[string]any)
+	if !is {
+		return nil, fmt.Errorf("there is no profile %q", profile)
+	}
+	return []map[string]any{values, all}, nil
 }
 
 // checkSettings checks that each key is a subcommand of a command, or a flag of it or of one below it.

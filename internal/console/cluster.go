@@ -125,10 +125,13 @@ type movesData struct {
 	// Instances on the cluster, in all.
 	Instances int
 	Targets   []moveTarget
-	// Stay is how many would stay, Staying the first of them, and More how many there are beyond these.
-	Stay, More int
-	Staying    []stayingRow
+	// Stay is how many would stay, and Staying the first of them.
+	Stay    int
+	Staying []stayingRow
 }
+
+// More is how many would stay beyond those that are named.
+func (d *movesData) More() int { return d.Stay - len(d.Staying) }
 
 // stayingRow is an instance that would stay.
 type stayingRow struct{ Name, ID, Why string }
@@ -174,7 +177,6 @@ func (s *server) moves(c *call, supposed string) (*movesData, error) {
 		switch {
 		case m.Why != "":
 			if data.Stay++; data.Stay > mostStaying {
-				data.More++
 				continue
 			}
 			i := &v1alpha1.ServiceInstance{}

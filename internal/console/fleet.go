@@ -111,8 +111,10 @@ func stateOf(conditions []metav1.Condition, created metav1.Time) state {
 	return s
 }
 
-// rankOf orders states, the worst first.
-func rankOf(s state) int { return map[string]int{"bad": 0, "busy": 1, "off": 2, "good": 3}[s.Kind] }
+// ranks of the kinds of states, and rankOf that of a state: the worst comes first.
+var ranks = map[string]int{"bad": 0, "busy": 1, "off": 2, "good": 3}
+
+func rankOf(s state) int { return ranks[s.Kind] }
 
 // clusterState adds to it what an operator has decided.
 func clusterState(c *v1alpha1.MemberCluster) state {

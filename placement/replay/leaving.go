@@ -80,14 +80,14 @@ type leaving struct {
 // move reserves the place to which an instance moves. The error says why it stays.
 func (l *leaving) move(instance *v1alpha1.ServiceInstance) (to []string, err error) {
 	status := &instance.Status
+	if status.IsMoving() && !status.Decision.Uses(l.cluster.Name) {
+		return status.Decision.Clusters(), nil // it is on its way
+	}
 	state := &instance.Spec.Desired
 	if status.Delivered != nil {
 		state = &status.Delivered.State
 	}
 	plan, err := l.plans.Plan(instance.Spec.ServiceID, state.PlanID)
-	if status.IsMoving() && !status.Decision.Uses(l.cluster.Name) {
-		return status.Decision.Clusters(), nil // it is on its way
-	}
 	if err != nil {
 		return nil, fmt.Errorf("its plan is not in the catalog any more: %w", err)
 	}
