@@ -36,10 +36,10 @@ release: ## bin/release: binaries, SBOMs, image, charts, provenance and checksum
 
 # What takes processors runs one after the other: side by side, each makes the other miss its deadlines.
 test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
-	@test/times.sh lint unit+interop+images crash conformance
+	@test/times.sh lint unit+images crash conformance
 
-e2e: ## What else is real: the docs, trust, the marketplace in a browser, workloads, the chart, Liqo, and brokers
-	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-brokers
+e2e: ## What else is real: the docs, trust, the marketplace in a browser, workloads, the chart, Liqo, brokers, other tools
+	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-brokers interop
 
 # Continuous integration has 90 minutes on two processors. make test has kills after every write of an order, a move and a
 # binding, lost and made clusters on control planes, and the controllers on an embedded hub.
@@ -103,17 +103,17 @@ lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2
 SLOWEST := ./cmd/sluice ./placement/liqo ./placement/controller ./bindings ./test/faults ./placement/capi ./internal/hub ./internal/journal/sinks ./internal/claims
 ATONCE := $(shell expr $$(nproc) + 1)
 
-# BROKERS are the stories of several Sluices and brokers behind each other, and of the Service Catalog in front of one; the
-# driver's own tests are in unit.
-BROKERS := ^Test(SluiceBehindSluice|ThreeSluicesInARow|BrokersWithDefects|KilledWhileABrokerAnswers|ServiceCatalog)$$
+# BROKERS are the stories of several Sluices and brokers behind each other, and of the Service Catalog and claims in front of
+# one; the driver's own tests are in unit.
+BROKERS := ^Test(SluiceBehindSluice|ThreeSluicesInARow|Brokers(WithDefects|InACircle|Page)|ACircleInTheCatalogs|KilledWhileABrokerAnswers|DashboardsOfBrokers|ASluiceReadsAnothersResources|ServiceCatalog|ClaimsPage)$$
 
 # Short, because bench runs the whole of test/bench. lint has vetted everything: each go test would vet all packages below its own once more.
 unit: kubernetes databases prometheus cluster-api helm ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
 	@go test -short -vet=off -timeout 20m -p $(ATONCE) -skip '$(BROKERS)' $(SLOWEST) ./...
 
-e2e-brokers: kubernetes databases service-catalog ## Sluices behind Sluices, with the conformance suite on top; brokers with defects, and killed meanwhile; a real Service Catalog
-	@echo "test: brokers behind brokers, Service Catalog"
+e2e-brokers: kubernetes databases helm service-catalog ## Sluices behind Sluices, with the conformance suite on top; brokers with defects, and killed meanwhile; a real Service Catalog; claims
+	@echo "test: brokers behind brokers, Service Catalog, claims"
 	@go test -vet=off -timeout 20m -run '$(BROKERS)' ./cmd/sluice
 
 # Runs once more what writes to the hub from several sides at once; the histories' hub is a fake. The rest of what talks

@@ -42,9 +42,11 @@ func TestEmbeddedHub(t *testing.T) {
 	s.sluice("catalog", "apply", "-f", filepath.Join(root, "docs/examples/offering.yaml"))
 	s.sluice("catalog", "apply", "-f", "catalog.yaml")
 
-	t.Run("story", func(t *testing.T) { story(t, s.broker) })
-	t.Run("isolation", func(t *testing.T) { isolation(t, s.broker) })
-	t.Run("conformance", func(t *testing.T) { conformance(t, s.broker, "", "OSB_ASYNC_BIND=1") })
+	t.Run("story", func(t *testing.T) { story(t, s.broker) }) // alone: it says which clusters are chosen
+	t.Run("side by side", func(t *testing.T) {
+		besides(t, "isolation", func(t *testing.T) { isolation(t, s.broker) })
+		besides(t, "conformance", func(t *testing.T) { conformance(t, s.broker, "", "OSB_ASYNC_BIND=1") })
+	})
 	t.Run("nothing is left", func(t *testing.T) {
 		for _, name := range members {
 			nothingLeft(t, name)

@@ -54,9 +54,11 @@ func isolation(t *testing.T, b broker) {
 		silent(t, id+" asks the other's pod", ask(id, pods[other].Status.PodIP, "8080"))
 		silent(t, id+" asks the API server", ask(id, "kubernetes.default.svc", "443"))
 	}
-	for id := range namespaces {
-		b.deprovision(t, id, p)
-	}
+	t.Run("ends", func(t *testing.T) {
+		for id := range namespaces {
+			besides(t, id, func(t *testing.T) { b.deprovision(t, id, p) })
+		}
+	})
 }
 
 // unlessRunning says why a pod does not run, and is empty if it does.

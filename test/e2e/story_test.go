@@ -83,14 +83,16 @@ func story(t *testing.T, b broker) {
 		t.Errorf("small and large were placed on the same cluster: %v", servers)
 	}
 
-	for id, c := range consumers {
-		useIt(t, id, c)
-	}
-	for id, p := range instances {
-		b.must(t, "DELETE", bindingPath(id), url.Values{"service_id": {p.service}, "plan_id": {p.id}}, nil, http.StatusOK)
-		tokenStops(t, id, consumers[id])
-		b.deprovision(t, id, p)
-	}
+	t.Run("use", func(t *testing.T) {
+		for id, p := range instances {
+			besides(t, id, func(t *testing.T) {
+				useIt(t, id, consumers[id])
+				b.must(t, "DELETE", bindingPath(id), url.Values{"service_id": {p.service}, "plan_id": {p.id}}, nil, http.StatusOK)
+				tokenStops(t, id, consumers[id])
+				b.deprovision(t, id, p)
+			})
+		}
+	})
 	for _, name := range members {
 		nothingLeft(t, name)
 	}

@@ -46,7 +46,7 @@ files_of_kind() {
   chmod 755 "$rootfs/kind" "$rootfs/kind/bin"
 }
 
-# configure_systemd keeps only what a node needs: containerd, kubelet and masquerading, no devices, no mounts, no gettys.
+# configure_systemd keeps only what a node needs: containerd, kubelet and rules for pods, no devices, no mounts, no gettys.
 configure_systemd() {
   local units=$rootfs/lib/systemd/system
   rm -f "$units"/{multi-user,local-fs,basic}.target.wants/* "$rootfs"/etc/systemd/system/*.wants/* \
@@ -54,8 +54,8 @@ configure_systemd() {
   echo ReadKMsg=no >>"$rootfs/etc/systemd/journald.conf"
   echo "DefaultEnvironment=GOGC=$gogc" >>"$rootfs/etc/systemd/system.conf"
   ln -sf /usr/lib/systemd/systemd "$rootfs/sbin/init"
-  install -m 644 "$kind_dir/node/masquerade.service" "$rootfs/etc/systemd/system/"
-  SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet enable kubelet containerd masquerade undo-mount-hacks
+  install -m 644 "$kind_dir/node/pods.service" "$rootfs/etc/systemd/system/"
+  SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet enable kubelet containerd pods undo-mount-hacks
   SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet mask systemd-binfmt.service
 }
 
