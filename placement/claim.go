@@ -24,9 +24,9 @@ func (c *Cluster) evidence() v1alpha1.ClusterEvidence {
 	return found
 }
 
-// claimsAt returns the claims of a member cluster that are valid at a time.
-func claimsAt(mc *v1alpha1.MemberCluster, now time.Time) (held []v1alpha1.Claim) {
-	for _, claim := range mc.Status.Claims {
+// claimsAt returns those of the claims that are valid at a time.
+func claimsAt(claims []v1alpha1.Claim, now time.Time) (held []v1alpha1.Claim) {
+	for _, claim := range claims {
 		if claim.ExpiresAt == nil || now.Before(claim.ExpiresAt.Time) {
 			held = append(held, claim)
 		}
@@ -73,7 +73,7 @@ func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
 // valueMatcher returns a function that accepts a rule's value. Countries may be written in any
 // form of ISO 3166-1.
 func valueMatcher(name, value string) (func(string) bool, error) {
-	if name != v1alpha1.ClaimProviderCountry && name != v1alpha1.ClaimDatacenterCountry {
+	if !slices.Contains([]string{v1alpha1.ClaimProviderCountry, v1alpha1.ClaimConsumerCountry, v1alpha1.ClaimDatacenterCountry}, name) {
 		return func(claimed string) bool { return claimed == value }, nil
 	}
 	switch value {

@@ -110,7 +110,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		_, c.Unguarded = mc.Holds(v1alpha1.ConditionRulesEnforced)
 	}
 	if mc.Spec.Trust != nil {
-		c.Claims = claimsAt(mc, now)
+		c.Claims = claimsAt(mc.Status.Claims, now)
 		_, c.Unproven = mc.Holds(v1alpha1.ConditionAdmitted)
 	}
 	for i := range c.Claims {

@@ -24,7 +24,7 @@ const expressionCost = 10_000
 // expression is a compiled CEL expression of type bool over
 //
 //	request   {id, plan, clusters, resources, images}
-//	consumer  {platform, organization, space}
+//	consumer  {platform, organization, space, claims}
 //	cluster   {name, provider, region, tier, labels}
 //	claims    [{name, value, assurance, issuer}]
 type expression struct {
@@ -187,6 +187,8 @@ type facts struct {
 	request, consumer map[string]any
 	known             map[*expression]map[string]bool
 	values            map[*term]ref.Val
+	// proven as Request.Proven.
+	proven []v1alpha1.Claim
 	// pods of the order, and how rules for workloads refuse them; sold as Request.Sold.
 	pods    []catalog.Pod
 	refused map[*Rule]refusedPod
@@ -204,9 +206,10 @@ func (r *Request) facts() *facts {
 	return &facts{
 		known:  map[*expression]map[string]bool{},
 		values: map[*term]ref.Val{},
+		proven: r.Proven,
 		pods:   r.Pods, refused: map[*Rule]refusedPod{}, sold: r.Sold != nil,
 		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources, "images": append([]string{}, r.Images...)},
-		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space},
+		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space, "claims": claimsOf(r.Proven)},
 	}
 }
 
@@ -298,14 +301,18 @@ func (s subject) ResolveName(name string) (any, bool) {
 			"name": c.Name, "provider": c.Provider, "region": c.Region, "tier": c.Labels[v1alpha1.LabelTier], "labels": map[string]string(c.Labels),
 		}, true
 	case "claims":
-		claims := make([]map[string]string, len(c.Claims))
-		for i := range c.Claims {
-			claim := &c.Claims[i]
-			claims[i] = map[string]string{"name": claim.Name, "value": claim.Value, "assurance": string(claim.Assurance), "issuer": claim.Issuer}
-		}
-		return claims, true
+		return claimsOf(c.Claims), true
 	}
 	return nil, false
+}
+
+// claimsOf returns claims as expressions read them.
+func claimsOf(of []v1alpha1.Claim) []map[string]string {
+	claims := make([]map[string]string, len(of))
+	for i := range of {
+		claims[i] = map[string]string{"name": of[i].Name, "value": of[i].Value, "assurance": string(of[i].Assurance), "issuer": of[i].Issuer}
+	}
+	return claims
 }
 
 // Parent implements cel.Activation.

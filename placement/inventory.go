@@ -30,6 +30,7 @@ type Inventory struct {
 	// snapshots share it.
 	sold     map[corev1.ResourceName]sold
 	policies Policies
+	proofs   Proofs
 	// quotas are the scopes of all quotas; only reservations in these scopes are added up.
 	quotas scopes
 	// snapshot is the picture after the last change, except of the clusters in moved: those that were
@@ -127,7 +128,7 @@ func (inv *Inventory) Fork() *Inventory {
 	defer inv.mu.Unlock()
 	fork := NewInventory()
 	fork.store = inv.store.Snapshot()
-	fork.columns, fork.policies, fork.quotas, fork.snapshot, fork.sold = inv.columns, inv.policies, inv.quotas, inv.snapshot, inv.sold
+	fork.columns, fork.policies, fork.proofs, fork.quotas, fork.snapshot, fork.sold = inv.columns, inv.policies, inv.proofs, inv.quotas, inv.snapshot, inv.sold
 	fork.moved = maps.Clone(inv.moved)
 	fork.clusters, fork.answering, fork.preemptions = inv.clusters, inv.answering, inv.preemptions
 	for cluster, held := range inv.books {
@@ -192,14 +193,31 @@ func (inv *Inventory) SetPolicies(policies Policies) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.policies = policies
-	inv.announce()
 	if quotas := policies.scopes(); !slices.Equal(quotas, inv.quotas) {
 		inv.quotas = quotas
 		inv.countHoldings()
 	}
+	inv.governAnew()
+}
+
+// SetProofs replaces what consumers have proven. If that is something else, it wakes every waiting instance, because
+// its requirements may be met now. Placed instances stay.
+func (inv *Inventory) SetProofs(proofs Proofs) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	if reflect.DeepEqual(inv.proofs, proofs) {
+		return
+	}
+	inv.proofs = proofs
+	inv.governAnew()
+}
+
+// governAnew makes the policies and proofs those of the snapshot, and wakes every waiting instance.
+func (inv *Inventory) governAnew() {
+	inv.announce()
 	if inv.snapshot != nil {
 		changed := *inv.snapshot
-		changed.policies = policies
+		changed.policies, changed.proofs = inv.policies, inv.proofs
 		inv.snapshot = &changed
 	}
 	for id := range inv.waiting.all {
@@ -284,7 +302,7 @@ func (inv *Inventory) now() *Snapshot {
 	case inv.snapshot == nil || len(inv.moved) > len(inv.snapshot.pages):
 		txn := inv.store.Txn(false)
 		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
-		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, sold: inv.sold, preemptions: inv.preemptions}
+		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, proofs: inv.proofs, sold: inv.sold, preemptions: inv.preemptions}
 		for some := range slices.Chunk(clusters, pageRows) {
 			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.books))
 		}
@@ -338,7 +356,7 @@ func (inv *Inventory) redraw(cluster string, change func(at position) *page) {
 		return
 	}
 	changed := &Snapshot{
-		columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies, sold: inv.sold, preemptions: inv.preemptions,
+		columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies, proofs: inv.proofs, sold: inv.sold, preemptions: inv.preemptions,
 	}
 	if at, found := inv.snapshot.find(cluster); found {
 		changed.pages = slices.Clone(changed.pages)

@@ -73,10 +73,11 @@ func (p *Peering) hubAndSpoke() bool { return p.Role == v1alpha1.RoleHubAndSpoke
 // modules returns the Liqo modules that chosen clusters need.
 func (p *Peering) modules() []v1alpha1.LiqoModule { return v1alpha1.ModulesFor(p.needsNode()) }
 
-// Govern completes a request by the operator's settings: the policies for its consumer, and the
-// consumer's own cluster if the plan delivers to it.
+// Govern completes a request by the operator's settings: the policies for its consumer, what that one has
+// proven, and its own cluster if the plan delivers to it.
 func (s *Snapshot) Govern(r Request, consumer Consumer) Request {
-	return s.peer(s.Policies().Govern(r, consumer))
+	r.Proven = s.proofs.Of(consumer)
+	return s.peer(s.policies.Govern(r, consumer))
 }
 
 // peer finds the consumer's own cluster and a hub, if the request needs them.
@@ -246,7 +247,7 @@ func (inv *Inventory) Refuses(cluster string, consumers []v1alpha1.ConsumerRefer
 		return ""
 	}
 	for _, ref := range consumers {
-		r := s.Policies().Govern(Request{}, Consumer{Platform: ref.Platform, Organization: ref.Organization, Space: ref.Space})
+		r := s.Govern(Request{}, Consumer{Platform: ref.Platform, Organization: ref.Organization, Space: ref.Space})
 		facts := r.facts()
 		for i := range r.Rules {
 			if hub := at.cluster().Liqo != nil && at.cluster().Liqo.Hub; r.Rules[i].appliesTo == v1alpha1.RuleHubs && !hub {

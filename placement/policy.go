@@ -2,6 +2,7 @@ package placement
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -66,6 +67,9 @@ func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 	}
 	for _, preference := range from.Spec.Prefer {
 		compiled, err := CompileRule(by, from.Spec.Provider, preference.PolicyRule)
+		if preference.AppliesTo == v1alpha1.RuleConsumer {
+			err = fmt.Errorf("rule %s: appliesTo: what a consumer has proven prefers no cluster to another", preference.Name)
+		}
 		problems = append(problems, err)
 		p.Preferences = append(p.Preferences, Preference{compiled, preference.Weight})
 	}

@@ -81,7 +81,7 @@ func Suited(r Request, s *Snapshot) (names []string) {
 
 // Look is a fact that a policy looks at.
 type Look struct {
-	// Field of the consumer (platform, organization or space), or of a cluster.
+	// Field of the consumer (platform, organization, space or claims), or of a cluster.
 	Field string
 	// By is the part of the policy: "match", or the name of a rule.
 	By string
@@ -93,12 +93,15 @@ func (p *Policy) Looks() (all []Look) {
 	for _, of := range []struct {
 		field   string
 		matched []string
-	}{{"platform", p.Match.Platforms}, {"organization", p.Match.Organizations}, {"space", p.Match.Spaces}} {
+	}{{"platform", p.Match.Platforms}, {"organization", p.Match.Organizations}, {"space", p.Match.Spaces}, {"claims", nil}} {
 		by := ""
 		if len(of.matched) > 0 {
 			by = "match"
 		}
 		for i := range p.Rules {
+			if by == "" && of.field == "claims" && p.Rules[i].appliesTo == v1alpha1.RuleConsumer {
+				by = p.Rules[i].Name
+			}
 			if e := p.Rules[i].expression; by == "" && e != nil && (slices.Contains(e.asked, "consumer") || slices.Contains(e.asked, "consumer."+of.field)) {
 				by = p.Rules[i].Name
 			}

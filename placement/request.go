@@ -58,8 +58,9 @@ type Request struct {
 	Affinity []v1alpha1.Affinity
 	// Quotas that apply to the consumer.
 	Quotas []Quota
-	// Consumer that the request is made for.
+	// Consumer that the request is made for, and what that one has proven.
 	Consumer Consumer
+	Proven   []v1alpha1.Claim
 	// Rules that chosen clusters must meet, and preferences among those clusters.
 	Rules       []Rule
 	Preferences []Preference

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ type Rule struct {
 	// Provider is the provider whose clusters the rule applies to; empty means every cluster.
 	Provider string
 
-	// appliesTo is whether the rule applies to chosen clusters, hubs, or both.
+	// appliesTo is whether the rule applies to chosen clusters, hubs, both, or to what the consumer has proven.
 	appliesTo v1alpha1.RuleScope
 	// entry rules reject new placements, but do not evict an instance.
 	entry bool
@@ -44,6 +45,8 @@ func CompileRule(by, provider string, from v1alpha1.PolicyRule) (Rule, error) {
 	switch {
 	case from.Claim != nil:
 		rule.claim, err = compileClaim(from.Claim)
+	case rule.appliesTo == v1alpha1.RuleConsumer:
+		err = errors.New("appliesTo: a rule for the consumer needs a claim; an expression reads consumer.claims")
 	default:
 		rule.expression, err = compileExpression(from.Expression)
 	}
@@ -66,6 +69,11 @@ func (r *Rule) concerns(p *page, among set) set {
 func (r *Rule) satisfied(p *page, among set, facts *facts) set {
 	switch {
 	case r.broken != "":
+		return set{}
+	case r.appliesTo == v1alpha1.RuleConsumer:
+		if r.claim.holds(facts.proven) {
+			return among
+		}
 		return set{}
 	case r.claim != nil:
 		return p.judged(r.claim.key, among, func(set) set { return r.claim.rows(p) })
@@ -104,8 +112,10 @@ func (r *Rule) why(c *Cluster, facts *facts) string {
 	switch {
 	case r.broken != "":
 		return r.broken
+	case r.appliesTo == v1alpha1.RuleConsumer:
+		return "of the consumer: " + r.claim.why(facts.proven)
 	case r.claim != nil:
-		return r.claim.why(c)
+		return r.claim.why(c.Claims)
 	case r.workloads != nil:
 		return facts.refusedBy(r).because
 	}
@@ -173,11 +183,16 @@ func (r *claimRule) rows(p *page) set {
 	return holds
 }
 
-// why describes the cluster's actual claims, with assurance and issuer.
-func (r *claimRule) why(c *Cluster) string {
+// holds reports whether one of the claims meets the rule.
+func (r *claimRule) holds(claims []v1alpha1.Claim) bool {
+	return slices.ContainsFunc(claims, func(c v1alpha1.Claim) bool { return c.Name == r.Name && r.enough(c.Assurance) && r.accepts(c.Value) })
+}
+
+// why describes the actual claims, with assurance and issuer.
+func (r *claimRule) why(claims []v1alpha1.Claim) string {
 	var has []string
-	for i := range c.Claims {
-		if claim := &c.Claims[i]; claim.Name == r.Name {
+	for i := range claims {
+		if claim := &claims[i]; claim.Name == r.Name {
 			has = append(has, fmt.Sprintf("%s (%s, by %s)", claim.Value, claim.Assurance, claim.Issuer))
 		}
 	}

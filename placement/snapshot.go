@@ -24,6 +24,7 @@ type Snapshot struct {
 	// store has the reservations and their holders, at the same instant.
 	store    *memdb.Txn
 	policies Policies
+	proofs   Proofs
 	// sold has the holdings of orders with each scarce resource.
 	sold map[corev1.ResourceName]sold
 	// preemptions by the instance for which room is being made.

@@ -306,7 +306,7 @@ func (r Request) least() (least Request, key string) {
 			part.Consumer, part.Hosts = Consumer{}, nil
 		}
 		// No filter depends on these, or only by a rule's meaning. Whatever is added to requests is in the key.
-		part.ID, part.At, part.Selector, part.Rules, part.Images, part.Pods = "", time.Time{}, nil, nil, nil, nil
+		part.ID, part.At, part.Selector, part.Rules, part.Images, part.Pods, part.Proven = "", time.Time{}, nil, nil, nil, nil, nil
 		part.Affinity, part.Quotas, part.Exposed, part.Workload = nil, nil, nil, nil
 		part.Preferences, part.Weights, part.External = nil, v1alpha1.ScoreWeights{}, nil
 		parts = append(parts, []any{part, selector, rules})
@@ -320,6 +320,9 @@ func (r Request) least() (least Request, key string) {
 
 // meaning returns everything that decides which clusters a rule refuses to a request.
 func (r *Rule) meaning(f *facts) any {
+	if r.appliesTo == v1alpha1.RuleConsumer && r.broken == "" {
+		return []any{r.Provider, r.claim.holds(f.proven)}
+	}
 	if r.claim != nil {
 		return []any{r.Provider, r.appliesTo, r.broken, r.claim.ClaimRule}
 	}

@@ -115,8 +115,12 @@ func (a *admission) trusted(c *Credential) bool {
 	return ok && assurance != Self
 }
 
-// chain returns the credentials that the admission rests on: offering, provider, resources.
+// chain returns the credentials that the admission rests on: offering, provider, resources; of a consumer its
+// LegalPerson alone.
 func (a *admission) chain() []*Credential {
+	if a.offering == nil {
+		return []*Credential{a.person}
+	}
 	return append([]*Credential{a.offering, a.person}, a.resources...)
 }
 

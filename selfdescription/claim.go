@@ -33,6 +33,8 @@ func (a Assurance) rank() int {
 const (
 	ClaimProviderCountry      = "provider.country"      // headquarters, ISO 3166-1 alpha-2
 	ClaimProviderRegistration = "provider.registration" // for instance "vatID:DE123456789"
+	ClaimConsumerCountry      = "consumer.country"      // headquarters, as of a provider
+	ClaimConsumerRegistration = "consumer.registration" // as of a provider
 	ClaimDatacenterCountry    = "datacenter.country"    // of the hardware, ISO 3166-1 alpha-2
 	ClaimCertification        = "certification"         // for instance "ISO/IEC 27001"
 	ClaimLabel                = "label"                 // SC, L1, L2 or L3
@@ -40,8 +42,8 @@ const (
 	ClaimLatency              = "latency.p95Ms"         // milliseconds
 )
 
-// Claim is a verified statement about a member cluster or its provider. Several values of one
-// name are several claims.
+// Claim is a verified statement about a member cluster or its provider, or about a consumer.
+// Several values of one name are several claims.
 type Claim struct {
 	Name, Value string
 	Assurance   Assurance

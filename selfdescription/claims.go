@@ -61,7 +61,7 @@ func named(over *Credential) (digests []Digest) {
 // accepted.
 func (a *admission) claims() []Claim {
 	list := []Claim{}
-	list = append(list, a.providerClaims()...)
+	list = append(list, a.personClaims(ClaimProviderCountry, ClaimProviderRegistration)...)
 	for _, l := range a.locations {
 		list = append(list, a.country(l))
 	}
@@ -85,11 +85,14 @@ func (a *admission) country(l location) Claim {
 	return claim
 }
 
-// claim returns a claim that rests on the credentials on. Like every claim it also rests on the
-// offering and the binding, and ends when they end. Its assurance is that of the weakest of on.
+// claim returns a claim that rests on the credentials on. Like every claim about a cluster it also rests on
+// the offering and the binding, and ends when they end. Its assurance is that of the weakest of on.
 func (a *admission) claim(name, value string, on ...*Credential) Claim {
 	weakest := a.standing(on[len(on)-1])
-	rests := []*Credential{a.offering, a.binding}
+	var rests []*Credential
+	if a.offering != nil {
+		rests = append(rests, a.offering, a.binding)
+	}
 	for _, c := range on {
 		s := a.standing(c)
 		if s.assurance.rank() < weakest.assurance.rank() {
@@ -121,25 +124,26 @@ var registrationNumbers = map[string][]string{
 	"TaxID": {"taxID", "taxId"}, "LocalRegistrationNumber": {"local"},
 }
 
-func (a *admission) providerClaims() []Claim {
+// personClaims returns the claims of the LegalPerson, by the names that they have for a provider or a consumer.
+func (a *admission) personClaims(countryName, registrationName string) []Claim {
 	var list []Claim
 	for _, element := range elements(a.person.Claims["headquartersAddress"]) {
 		address, _ := element.(map[string]any)
 		code, _ := address["countryCode"].(string)
 		if country, ok := shape.Country(code); ok {
-			list = append(list, a.claim(ClaimProviderCountry, country, a.person))
+			list = append(list, a.claim(countryName, country, a.person))
 		}
 	}
 	for _, element := range elements(a.person.Claims["registrationNumber"]) {
 		node, _ := element.(map[string]any)
 		if value := registration(node); value != "" {
-			list = append(list, a.claim(ClaimProviderRegistration, value, a.person))
+			list = append(list, a.claim(registrationName, value, a.person))
 		}
 		for _, id := range references(element) {
 			number := a.find(id, func(c *Credential) bool { return registration(c.Claims) != "" && a.mine(c) })
 			if number != nil {
 				a.accepted = append(a.accepted, number)
-				list = append(list, a.claim(ClaimProviderRegistration, registration(number.Claims), number))
+				list = append(list, a.claim(registrationName, registration(number.Claims), number))
 			}
 		}
 	}

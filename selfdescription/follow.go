@@ -81,11 +81,16 @@ func (a *admission) confirms(resource *Credential) bool {
 	return Owns(a.provider, a.person.Subject) && slices.Contains(keepers, a.person.Subject)
 }
 
-// find returns the credential about a subject: one of a trusted issuer before the provider's
-// own, and of several the newest. Nil means none.
-func (a *admission) find(subject string, accept func(*Credential) bool) (found *Credential) {
+// find returns the credential about a subject, as newest does.
+func (a *admission) find(subject string, accept func(*Credential) bool) *Credential {
+	return a.newest(func(c *Credential) bool { return c.Subject == subject && accept(c) })
+}
+
+// newest returns the credential that is accepted: one of a trusted issuer before the provider's own, and of several
+// the newest. Nil means none.
+func (a *admission) newest(accept func(*Credential) bool) (found *Credential) {
 	for _, c := range a.set {
-		if c.Subject != subject || !accept(c) {
+		if !accept(c) {
 			continue
 		}
 		switch {

@@ -28,6 +28,10 @@ const (
 	ClaimProviderCountry = "provider.country"
 	// ClaimProviderRegistration is a registration number, for instance "vatID:DE123456789".
 	ClaimProviderRegistration = "provider.registration"
+	// ClaimConsumerCountry is the country of the consumer's headquarters, as ISO 3166-1 alpha-2.
+	ClaimConsumerCountry = "consumer.country"
+	// ClaimConsumerRegistration is a registration number of the consumer, for instance "vatID:DE123456789".
+	ClaimConsumerRegistration = "consumer.registration"
 	// ClaimDatacenterCountry is the country of the cluster's hardware, as ISO 3166-1 alpha-2.
 	ClaimDatacenterCountry = "datacenter.country"
 	// ClaimCertification is a certification, for instance "ISO/IEC 27001".
@@ -40,7 +44,7 @@ const (
 	ClaimLatency = "latency.p95Ms"
 )
 
-// Claim is one verified statement about a member cluster or its provider. A claim with
+// Claim is one verified statement about a member cluster or its provider, or about a consumer. A claim with
 // several values (certifications, countries) is stored as several Claims.
 type Claim struct {
 	// Name of the claim, for instance datacenter.country.

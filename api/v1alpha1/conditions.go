@@ -15,6 +15,7 @@ const (
 	ConditionAccessVerified = "AccessVerified" // Sluice has the permissions there that its driver needs
 	ConditionCapacityKnown  = "CapacityKnown"  // its capacity has been read, and what was read still holds
 	ConditionAdmitted       = "Admitted"       // its provider has proven what spec.trust asks for
+	ConditionProven         = "Proven"         // a consumer has proven who it is
 	ConditionCordoned       = "Cordoned"       // it takes no new placements; absent until it was cordoned for the first time
 	ConditionAcyclic        = "Acyclic"        // of a broker that is a Sluice: no plan there leads orders back here, or through too many Sluices
 	ConditionDrained        = "Drained"        // no instance is left on it; only while it is to be drained

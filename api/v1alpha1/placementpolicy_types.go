@@ -259,7 +259,8 @@ func (s *PlacementPolicySpec) Concerned() PolicyMatch {
 	return m
 }
 
-// PolicyRule is one rule about a cluster: exactly one of Claim and Expression.
+// PolicyRule is one rule about a cluster, or about what the consumer has proven: exactly one of Claim and Expression.
+// +kubebuilder:validation:XValidation:rule="!has(self.appliesTo) || self.appliesTo != 'Consumer' || has(self.claim)",message="a rule that applies to the consumer has a claim; an expression reads consumer.claims"
 // +kubebuilder:validation:XValidation:rule="has(self.claim) != has(self.expression)",message="a rule has either a claim or an expression"
 type PolicyRule struct {
 	// Name of the rule in explanations.
@@ -270,20 +271,20 @@ type PolicyRule struct {
 	Claim *ClaimRule `json:"claim,omitempty"`
 	// Expression is a CEL expression of type bool. If its evaluation fails, the cluster is refused. It
 	// is over request (id, plan, clusters, resources by name, images of a workload), consumer
-	// (platform, organization, space), cluster (name, provider, region, tier, labels), and claims, a
-	// list of name, value, assurance, issuer. Beside the cluster, request.id and request as a whole can
+	// (platform, organization, space, claims), cluster (name, provider, region, tier, labels), and claims, a
+	// list of name, value, assurance, issuer, as the consumer's. Beside the cluster, request.id and request as a whole can
 	// be read only in comparisons of the two: ==, !=, <, <=, >, >=, in, startsWith, endsWith, contains.
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
-	// AppliesTo selects the clusters that must satisfy the rule: the whole path (the chosen
-	// clusters, and the hub if they are reached through one), the chosen clusters only, or the hubs
-	// only.
+	// AppliesTo selects who must satisfy the rule: the whole path (the chosen clusters, and the hub if
+	// they are reached through one), the chosen clusters only, the hubs only, or the consumer that
+	// orders.
 	// +kubebuilder:default=Path
 	AppliesTo RuleScope `json:"appliesTo,omitempty"`
 }
 
-// RuleScope selects the clusters that must satisfy a rule.
-// +kubebuilder:validation:Enum=Path;Clusters;Hubs
+// RuleScope selects who must satisfy a rule.
+// +kubebuilder:validation:Enum=Path;Clusters;Hubs;Consumer
 type RuleScope string
 
 // Values of RuleScope; empty means Path.
@@ -291,6 +292,7 @@ const (
 	RulePath     RuleScope = "Path"
 	RuleClusters RuleScope = "Clusters"
 	RuleHubs     RuleScope = "Hubs"
+	RuleConsumer RuleScope = "Consumer"
 )
 
 // PolicyPreference is a rule with a weight.

@@ -17,6 +17,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&ServiceBinding{}, &ServiceBindingList{},
 		&SelfDescription{}, &SelfDescriptionList{},
 		&Provider{}, &ProviderList{},
+		&Consumer{}, &ConsumerList{},
 		&TrustedIssuer{}, &TrustedIssuerList{},
 		&Identity{}, &IdentityList{},
 		&PlacementPolicy{}, &PlacementPolicyList{},

@@ -48,8 +48,8 @@ type SelfDescriptionSpec struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="keyID is immutable"
 	KeyID string `json:"keyID,omitempty"`
-	// Provider that presented the credential: the name of its Provider resource.
-	Provider string `json:"provider,omitempty"`
+	// Who presented the credential. What a consumer presents is not in the catalogue of self-descriptions.
+	Presenter `json:",inline"`
 	// Revoked withdraws the credential here, even if its issuer does not; RevokedBecause gives the
 	// reason.
 	Revoked bool `json:"revoked,omitempty"`

@@ -54,6 +54,7 @@ Who consumes it, or any other OSB broker, starts with:
 		newPeeringCommand(hub),
 		newCatalogCommand(hub),
 		newProviderCommand(hub),
+		newConsumerCommand(hub),
 		newIssuerCommand(hub),
 		newSDCommand(hub),
 		newAddOnCommand(hub),

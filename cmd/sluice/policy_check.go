@@ -17,6 +17,7 @@ type policyCheckFlags struct {
 	of                            *policyFlags
 	file                          string
 	platform, organization, space string
+	claims                        []string
 	output                        outputFlag
 }
 
@@ -40,6 +41,7 @@ that it would no longer get.` + marketHelp,
 	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "file with a PlacementPolicy resource, or - for standard input")
 	cmd.Flags().StringVar(&f.platform, "platform", "", "platform that is supposed to order, if a provider's policy looks at it")
 	cmd.Flags().StringVar(&f.organization, "organization", "", "organization that is supposed to order, if the policy looks at it")
+	cmd.Flags().StringArrayVar(&f.claims, "claim", nil, "what the consumer of a provider's policy is supposed to have proven, as NAME=VALUE or NAME=VALUE@ASSURANCE, for instance consumer.country=DE@notary (repeatable)")
 	cmd.Flags().StringVar(&f.space, "space", "", "space that is supposed to order, if the policy looks at it")
 	f.output.bind(cmd)
 	return cmd
@@ -80,6 +82,11 @@ func (f *policyCheckFlags) check(cmd *cobra.Command, args []string) error {
 			*given.into = &given.value
 		}
 	}
+	if cmd.Flags().Changed("claim") {
+		if by.Claims, err = supposedClaims(f.claims); err != nil {
+			return err
+		}
+	}
 	answer, found, err := marketPolicies{m}.check(cmd.Context(), name, spec, by)
 	if err != nil {
 		return fmt.Errorf("policy %s: %w", name, err)
@@ -88,6 +95,23 @@ func (f *policyCheckFlags) check(cmd *cobra.Command, args []string) error {
 		return f.output.print(cmd.OutOrStdout(), answer, table{})
 	}
 	return f.show(cmd, found)
+}
+
+// supposedClaims reads claims of the form NAME=VALUE or NAME=VALUE@ASSURANCE; an empty text is none.
+func supposedClaims(texts []string) (*[]market.SupposedClaim, error) {
+	all := []market.SupposedClaim{}
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		name, value, found := strings.Cut(text, "=")
+		value, assurance, _ := strings.Cut(value, "@")
+		if !found || name == "" || value == "" {
+			return nil, fmt.Errorf("--claim %q: want NAME=VALUE or NAME=VALUE@ASSURANCE", text)
+		}
+		all = append(all, market.SupposedClaim{Name: name, Value: value, Assurance: v1alpha1.Assurance(assurance)})
+	}
+	return &all, nil
 }
 
 // show prints what would be refused.

@@ -45,7 +45,7 @@ may name the issuer's DID where it should name a key: say with --key which of th
 			}
 			sd := &v1alpha1.SelfDescription{
 				ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(string(text)))},
-				Spec:       v1alpha1.SelfDescriptionSpec{Credential: string(text), Legacy: true, KeyID: key, Provider: provider},
+				Spec:       v1alpha1.SelfDescriptionSpec{Credential: string(text), Legacy: true, KeyID: key, Presenter: v1alpha1.Presenter{Provider: provider}},
 			}
 			if err := c.Create(cmd.Context(), sd); err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("store %s: %w", args[0], err)

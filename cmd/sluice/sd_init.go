@@ -52,12 +52,13 @@ func newSDInitCommand() *cobra.Command {
 
 For each --cluster it asks the cluster for the uid of its namespace kube-system and takes the digest of the
 public key that its API server presents. These two bind the credential to this cluster. Only the right to read
-that namespace is needed.
+that namespace is needed. Without --cluster the description is one of the organisation alone, as a consumer needs.
 
 Run again, it keeps the key and refuses to overwrite the description.`,
 		Example: `  sluice sd init --did did:web:provider.example --name "Provider GmbH" --country DE \
     --registration vatID=DE123456789 --terms-url https://provider.example/terms.pdf --terms-file terms.pdf \
     --cluster eu=eu.kubeconfig --offering "Kubernetes in Frankfurt"
+  sluice sd init --did did:web:city.example --name "City" --country DE --registration vatID=DE987654321 --dir city  # a consumer
   sluice sd init --did did:web:certifier.example --keys-only --dir certifier   # for those who sign about others
   sluice sd init --did did:key --keys-only --dir lab                           # a DID that needs no web server`,
 		Args: cobra.NoArgs,
@@ -82,7 +83,7 @@ Run again, it keeps the key and refuses to overwrite the description.`,
 	flags.StringVar(&f.algorithm, "algorithm", "ES256", "algorithm of the key: "+strings.Join(selfdescription.Algorithms(), ", "))
 	flags.BoolVar(&f.keysOnly, "keys-only", false, "create no description; for notaries and certification bodies")
 	flags.StringVar(&f.base, "base", "", "base URL of the ids of everything described (default: /selfdescription on the DID's host)")
-	flags.StringVar(&f.name, "name", "", "legal name of the provider")
+	flags.StringVar(&f.name, "name", "", "legal name of the organisation")
 	flags.StringVar(&f.country, "country", "", "country of the headquarters, an ISO 3166-1 code")
 	flags.StringVar(&f.legalCountry, "legal-country", "", "country of registration (default: --country)")
 	flags.StringToStringVar(&f.registration, "registration", nil, "registration number: vatID=…, leiCode=…, eori=… or euid=…")
@@ -178,7 +179,9 @@ func (f *sdInitFlags) draft(ctx context.Context, issuer string) (*draft.Draft, e
 		Provider: draft.Organisation{
 			Name: f.name, HeadquartersCountry: f.country, LegalCountry: orElse(f.legalCountry, f.country), Registration: f.registration,
 		},
-		Datacenters: []draft.Datacenter{{Name: f.datacenter, Title: f.datacenterTitle, Country: orElse(f.datacenterCountry, f.country)}},
+	}
+	if len(f.clusters) > 0 {
+		d.Datacenters = []draft.Datacenter{{Name: f.datacenter, Title: f.datacenterTitle, Country: orElse(f.datacenterCountry, f.country)}}
 	}
 	for flag, country := range map[string]string{"--country": f.country, "--legal-country": f.legalCountry, "--datacenter-country": f.datacenterCountry} {
 		if _, ok := shape.Country(country); country != "" && !ok {

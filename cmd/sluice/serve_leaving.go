@@ -25,12 +25,14 @@ func (d supposer) moves(ctx context.Context, cluster string, lost bool) ([]marke
 	var clusters v1alpha1.MemberClusterList
 	var instances v1alpha1.ServiceInstanceList
 	var policies v1alpha1.PlacementPolicyList
+	var consumers v1alpha1.ConsumerList
 	if err := errors.Join(
-		listCached(ctx, d.hub, d.namespace, &clusters), listCached(ctx, d.hub, d.namespace, &instances), listCached(ctx, d.hub, d.namespace, &policies),
+		listCached(ctx, d.hub, d.namespace, &clusters), listCached(ctx, d.hub, d.namespace, &instances),
+		listCached(ctx, d.hub, d.namespace, &policies), listCached(ctx, d.hub, d.namespace, &consumers),
 	); err != nil {
 		return nil, err
 	}
-	fleet := replay.Fleet{Clusters: clusters.Items, Instances: instances.Items, Policies: policies.Items}
+	fleet := replay.Fleet{Clusters: clusters.Items, Instances: instances.Items, Policies: policies.Items, Consumers: consumers.Items}
 	leave := fleet.Drain
 	if lost {
 		leave = fleet.Lose

@@ -62,8 +62,11 @@ type policyCheck struct {
 	// clusters that the policy is about: the provider's, or all.
 	clusters *placement.Snapshot
 	consumer placement.Consumer
-	at       time.Time
-	judged   int
+	// proven by the supposed consumer; proofs are those of a platform's own consumers.
+	proven []v1alpha1.Claim
+	proofs placement.Proofs
+	at     time.Time
+	judged int
 }
 
 // Check implements market.Policies.
@@ -74,10 +77,16 @@ func (p policyJudge) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy
 	}
 	c := &policyCheck{policy: compiled, platform: policy.Spec.Platform, at: time.Now()}
 	if c.platform != "" {
-		by.Platform = &c.platform
+		by.Platform, by.Claims = &c.platform, &[]market.SupposedClaim{} // what its own consumers have proven is known
+		if c.proofs, err = p.proofs(ctx, c.at); err != nil {
+			return nil, err
+		}
 	}
 	if c.consumer, err = supposed(compiled, by); err != nil {
 		return nil, err
+	}
+	for _, claim := range ptr.Deref(by.Claims, nil) {
+		c.proven = append(c.proven, v1alpha1.Claim{Name: claim.Name, Value: claim.Value, Assurance: cmp.Or(claim.Assurance, v1alpha1.AssuranceSelf), Issuer: "supposed"})
 	}
 	if c.clusters, err = p.clustersOf(ctx, policy.Spec.Provider, c.at); err != nil {
 		return nil, err
@@ -110,14 +119,22 @@ func (p policyJudge) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy
 // supposed returns the consumer to suppose. The error is a *market.Error if the policy looks at something of it that is
 // not given.
 func supposed(policy *placement.Policy, by market.Supposed) (placement.Consumer, error) {
-	given := map[string]*string{"platform": by.Platform, "organization": by.Organization, "space": by.Space}
+	given := map[string]bool{"platform": by.Platform != nil, "organization": by.Organization != nil, "space": by.Space != nil,
+		"claims": by.Claims != nil}
 	for _, look := range policy.Looks() {
-		if given[look.Field] == nil {
+		if !given[look.Field] {
 			return placement.Consumer{}, &market.Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: fmt.Sprintf(
 				"consumer.%s: want a value, because the policy looks at it (%s); whom it refuses depends on who orders.", look.Field, look.By)}
 		}
 	}
 	return placement.Consumer{Platform: ptr.Deref(by.Platform, ""), Organization: ptr.Deref(by.Organization, ""), Space: ptr.Deref(by.Space, "")}, nil
+}
+
+// proofs returns what consumers have proven at a time.
+func (p policyJudge) proofs(ctx context.Context, at time.Time) (placement.Proofs, error) {
+	var consumers v1alpha1.ConsumerList
+	err := listCached(ctx, p.hub, p.namespace, &consumers)
+	return placement.ProofsOf(consumers.Items, at), err
 }
 
 // clustersOf returns a snapshot of a provider's clusters, with nothing on them, and of the policies about them; of all
@@ -158,7 +175,10 @@ func (c *policyCheck) count(ctx context.Context) error {
 // of makes a request one by a consumer.
 func (c *policyCheck) of(r placement.Request, consumer placement.Consumer) placement.Request {
 	consumer.Plan = r.Consumer.Plan
-	r.Consumer, r.At = consumer, c.at
+	r.Consumer, r.At, r.Proven = consumer, c.at, c.proven
+	if c.platform != "" {
+		r.Proven = c.proofs.Of(consumer)
+	}
 	return r
 }
 
@@ -271,7 +291,9 @@ func (c *policyCheck) unserved(plan *catalog.Plan) (all []market.Unserved, nowhe
 	if len(refusals) == 0 {
 		return nil, false
 	}
-	suited := placement.Suited(c.clusters.Govern(request, request.Consumer), c.clusters)
+	governed := c.clusters.Govern(request, request.Consumer)
+	governed.Proven = request.Proven
+	suited := placement.Suited(governed, c.clusters)
 	left := len(suited)
 	for _, refused := range refusals {
 		if slices.Contains(suited, refused.Cluster) {

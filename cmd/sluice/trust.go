@@ -72,7 +72,7 @@ func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--describe: %w", err)
 	}
-	described, err := draft.ParseOrganisation(data)
+	described, err := draft.Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("--describe %s: %w", f.describe, err)
 	}

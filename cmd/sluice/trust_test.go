@@ -127,7 +127,7 @@ func TestOperatorOfTrust(t *testing.T) {
 		}
 		stored := &v1alpha1.SelfDescription{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: v1alpha1.SelfDescriptionName(credential.Digest)},
-			Spec:       v1alpha1.SelfDescriptionSpec{Credential: credential.Compact, Provider: "acme"},
+			Spec:       v1alpha1.SelfDescriptionSpec{Credential: credential.Compact, Presenter: v1alpha1.Presenter{Provider: "acme"}},
 		}
 		if err := c.Create(t.Context(), stored); err != nil {
 			t.Fatal(err)

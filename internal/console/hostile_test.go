@@ -92,7 +92,7 @@ func (c *consoleOf) hostileHub() (instance string) {
 		Status: v1alpha1.PlacementPolicyStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Invalid", hostile, time.Minute)}},
 	})
 	c.create(&v1alpha1.SelfDescription{
-		ObjectMeta: metav1.ObjectMeta{Name: "sd-evil"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: hostile, Provider: "acme"},
+		ObjectMeta: metav1.ObjectMeta{Name: "sd-evil"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: hostile, Presenter: v1alpha1.Presenter{Provider: "acme"}},
 		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialRejected, Type: hostile, Issuer: hostile, Subject: hostile, Report: []v1alpha1.VerificationStep{{Step: hostile, Result: "failed", Message: hostile}}, ValidUntil: &ends, Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Rejected", hostile, time.Minute)}},
 	})
 	c.sell()

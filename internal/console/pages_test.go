@@ -186,7 +186,7 @@ func TestProvidersPages(t *testing.T) {
 	c.seed()
 	acme := c.as(access.Caller{Role: access.Provider, Name: "acme"})
 	c.create(&v1alpha1.SelfDescription{
-		ObjectMeta: metav1.ObjectMeta{Name: "sd-2"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: "a.b.c", Provider: "acme"},
+		ObjectMeta: metav1.ObjectMeta{Name: "sd-2"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: "a.b.c", Presenter: v1alpha1.Presenter{Provider: "acme"}},
 		Status: v1alpha1.SelfDescriptionStatus{
 			State: v1alpha1.CredentialRejected, Type: "LegalPerson", Issuer: "did:web:acme.example", Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Rejected", "signature: the key is not acme's", time.Minute)},
 			Report: []v1alpha1.VerificationStep{{Step: "decode", Result: "passed", Message: "a VC-JWT"}, {Step: "signature", Result: "failed", Message: "the key is not acme's"}},

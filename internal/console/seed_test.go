@@ -143,7 +143,7 @@ func (c *consoleOf) seed() {
 	})
 	signed, valid := "a.b.c", metav1.NewTime(time.Now().Add(-2*time.Hour))
 	c.create(&v1alpha1.SelfDescription{
-		ObjectMeta: metav1.ObjectMeta{Name: "sd-1"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: signed, Provider: "nuage"},
+		ObjectMeta: metav1.ObjectMeta{Name: "sd-1"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: signed, Presenter: v1alpha1.Presenter{Provider: "nuage"}},
 		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialExpired, Type: "LabelCredential", Issuer: "did:web:compliance.example", ValidUntil: &valid, Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Expired", "it expired", 2*time.Hour)}},
 	})
 	c.create(&v1alpha1.Journal{ObjectMeta: metav1.ObjectMeta{Name: "5f0a9c1e-1111-4222-8333-123456789abc"}, Spec: v1alpha1.JournalSpec{

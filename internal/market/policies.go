@@ -46,6 +46,15 @@ type Supposed struct {
 	Platform     *string `json:"platform,omitempty"`
 	Organization *string `json:"organization,omitempty"`
 	Space        *string `json:"space,omitempty"`
+	// Claims that the consumer has proven.
+	Claims *[]SupposedClaim `json:"claims,omitempty"`
+}
+
+// SupposedClaim is a claim that a consumer is supposed to have proven.
+type SupposedClaim struct {
+	Name      string             `json:"name"`
+	Value     string             `json:"value"`
+	Assurance v1alpha1.Assurance `json:"assurance,omitempty"`
 }
 
 // PolicyCheck says what a policy would refuse.

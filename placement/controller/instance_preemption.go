@@ -49,13 +49,13 @@ func (r *instanceReconciler) preempt(ctx context.Context, s *scope, request plac
 
 // movable returns the requests of instances that may move.
 func (r *instanceReconciler) movable(ctx context.Context, s *scope) placement.Movable {
-	policies := r.inventory.Snapshot().Policies()
+	snapshot := r.inventory.Snapshot()
 	return func(name string) (placement.Request, bool) {
 		instance := &v1alpha1.ServiceInstance{}
 		if err := r.hub.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, instance); err != nil {
 			return placement.Request{}, false
 		}
-		return rebalance.Settled(instance, r.plan, policies, s.now)
+		return rebalance.Settled(instance, r.plan, snapshot, s.now)
 	}
 }
 

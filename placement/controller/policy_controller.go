@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -21,13 +24,14 @@ import (
 	"github.com/sluice-dev/sluice/placement/rebalance"
 )
 
-// policyReconciler puts the policies in force and reports for each whether it compiles. It
-// always processes all of them. A policy's status depends only on its spec: a write that
+// policyReconciler puts the policies in force, with what consumers have proven, and reports for each
+// whether it compiles. It always processes all of them. A policy's status depends only on its spec: a write that
 // conflicts is soon repeated.
 type policyReconciler struct {
 	hub       client.Client
 	namespace string
 	inventory *placement.Inventory
+	clock     clock.PassiveClock
 }
 
 // afterConflict is a delay that lets the cache catch up.
@@ -39,15 +43,27 @@ func (r *policyReconciler) setup(mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("placementpolicy").
 		Watches(&v1alpha1.PlacementPolicy{}, whole, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Consumer{}, whole, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, provenAnew))).
 		Complete(requeue.OnConflict(r))
 }
 
-// Reconcile puts all policies in force, wakes waiting instances, and writes the statuses.
+// provenAnew passes consumers that have proven something else.
+var provenAnew = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.Consumer).Status.Claims, e.ObjectNew.(*v1alpha1.Consumer).Status.Claims)
+}}
+
+// Reconcile puts all policies and proofs in force, wakes waiting instances, and writes the statuses.
 func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var list v1alpha1.PlacementPolicyList
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list placement policies: %w", err)
 	}
+	var consumers v1alpha1.ConsumerList
+	if err := r.hub.List(ctx, &consumers, client.InNamespace(r.namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list consumers: %w", err)
+	}
+	// A claim that ends is taken from the consumer's status, which brings the next pass.
+	r.inventory.SetProofs(placement.ProofsOf(consumers.Items, r.clock.Now()))
 	var result ctrl.Result
 	var failures []error
 	all := placement.CompilePolicies(list.Items)
@@ -59,7 +75,7 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 		if problem != nil {
 			state, reason, message = metav1.ConditionFalse, "Invalid", problem.Error()+"; requests that it matches are refused"
 		} else if spec := policy.Spec.Rebalance; spec != nil {
-			if _, _, err := rebalance.Window(spec, time.Now()); err != nil {
+			if _, _, err := rebalance.Window(spec, r.clock.Now()); err != nil {
 				state, reason, message = metav1.ConditionFalse, "Invalid", err.Error()+"; it moves no instances"
 			}
 		} else if class, first := all.DeclaredBefore(policy); class != "" {

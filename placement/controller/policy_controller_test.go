@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +47,7 @@ func TestAPolicyWhoseStatusIsNotWrittenIsWrittenLaterAndKeepsNoOtherFromIt(t *te
 				w.onWrite = nil
 				return refusal
 			}
-			r := &policyReconciler{hub: w.hub, namespace: w.namespace, inventory: w.inventory}
+			r := &policyReconciler{hub: w.hub, namespace: w.namespace, inventory: w.inventory, clock: clock.RealClock{}}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{})
 			if again := err != nil || result.RequeueAfter > 0; w.inForce("a") || !w.inForce("b") || !again {
 				t.Errorf("a is in force: %t, b: %t; result %+v, %v", w.inForce("a"), w.inForce("b"), result, err)

@@ -36,13 +36,13 @@ func Proposals(ctx context.Context, reader client.Reader, namespace string, plan
 func settledRequests(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, inventory *placement.Inventory,
 	now time.Time, of func(*v1alpha1.ServiceInstance) bool,
 ) (requests []placement.Request, err error) {
-	policies := inventory.Snapshot().Policies()
+	snapshot := inventory.Snapshot()
 	err = pages.Each(ctx, reader, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
 		instance := o.(*v1alpha1.ServiceInstance)
 		if !of(instance) {
 			return nil
 		}
-		if request, settled := Settled(instance, plans.Plan, policies, now); settled {
+		if request, settled := Settled(instance, plans.Plan, snapshot, now); settled {
 			requests = append(requests, request)
 		}
 		return nil
@@ -54,7 +54,7 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 // instance is not delivered or has an operation under way; if its offering is no longer served; and for clusters and
 // instances with volumes, which do not move, those with components, which move only together, and peered ones,
 // whose pods would restart.
-func Settled(instance *v1alpha1.ServiceInstance, plans func(serviceID, planID string) (*catalog.Plan, error), policies placement.Policies, now time.Time) (placement.Request, bool) {
+func Settled(instance *v1alpha1.ServiceInstance, plans func(serviceID, planID string) (*catalog.Plan, error), snapshot *placement.Snapshot, now time.Time) (placement.Request, bool) {
 	if !instance.IsSettled() || instance.Status.IsPinned() {
 		return placement.Request{}, false
 	}
@@ -70,7 +70,7 @@ func Settled(instance *v1alpha1.ServiceInstance, plans func(serviceID, planID st
 	if err != nil || request.Shape != nil || request.Upstream != nil || request.Peering != nil || len(request.Components) > 0 {
 		return placement.Request{}, false
 	}
-	request = policies.Govern(request, placement.ConsumerOf(instance))
+	request = snapshot.Govern(request, placement.ConsumerOf(instance))
 	request.Current, request.Free, request.At = instance.Status.Delivered.Decision.Clusters(), true, now
 	return request, true
 }

@@ -16,11 +16,16 @@ import (
 // it is. The reader must be live, not a cache that may lag behind.
 func Fill(ctx context.Context, reader client.Reader, namespace string, inventory *placement.Inventory, now time.Time) error {
 	var policies []v1alpha1.PlacementPolicy
+	var consumers []v1alpha1.Consumer
 	var clusters []*placement.Cluster
 	var held []placement.Holding
 	err := errors.Join(
 		pages.Each(ctx, reader, &v1alpha1.PlacementPolicyList{}, func(o client.Object) error {
 			policies = append(policies, *o.(*v1alpha1.PlacementPolicy))
+			return nil
+		}, client.InNamespace(namespace)),
+		pages.Each(ctx, reader, &v1alpha1.ConsumerList{}, func(o client.Object) error {
+			consumers = append(consumers, *o.(*v1alpha1.Consumer))
 			return nil
 		}, client.InNamespace(namespace)),
 		pages.Each(ctx, reader, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
@@ -37,6 +42,7 @@ func Fill(ctx context.Context, reader client.Reader, namespace string, inventory
 	}
 	// Last, so that instances deleted between a failed attempt and its repetition hold nothing.
 	inventory.SetPolicies(placement.CompilePolicies(policies))
+	inventory.SetProofs(placement.ProofsOf(consumers, now))
 	for _, c := range clusters {
 		inventory.UpsertCluster(c)
 	}

@@ -29,6 +29,7 @@ type Fleet struct {
 	Clusters  []v1alpha1.MemberCluster
 	Instances []v1alpha1.ServiceInstance
 	Policies  []v1alpha1.PlacementPolicy
+	Consumers []v1alpha1.Consumer
 	charts    workload.Charts
 }
 
@@ -54,6 +55,10 @@ func ReadFleet(ctx context.Context, reader client.Reader, namespace string) (*Fl
 			f.Policies = append(f.Policies, *o.(*v1alpha1.PlacementPolicy))
 			return nil
 		}, client.InNamespace(namespace)),
+		pages.Each(ctx, reader, &v1alpha1.ConsumerList{}, func(o client.Object) error {
+			f.Consumers = append(f.Consumers, *o.(*v1alpha1.Consumer))
+			return nil
+		}, client.InNamespace(namespace)),
 	)
 	return f, err
 }
@@ -61,12 +66,12 @@ func ReadFleet(ctx context.Context, reader client.Reader, namespace string) (*Fl
 // Fleet returns the fleet of a recording, which has one offering.
 func (r *Recording) Fleet() *Fleet {
 	return &Fleet{
-		Offerings: []v1alpha1.ServiceOfferingSpec{r.Offering}, Clusters: r.Clusters, Instances: r.Instances, Policies: r.Policies, charts: recorded(r.Charts),
+		Offerings: []v1alpha1.ServiceOfferingSpec{r.Offering}, Clusters: r.Clusters, Instances: r.Instances, Policies: r.Policies, Consumers: r.Consumers, charts: recorded(r.Charts),
 	}
 }
 
-// ParseFleet reads a fleet that is described by documents of the kinds MemberCluster, ServiceOffering and
-// PlacementPolicy, YAML or JSON. A cluster whose status has no conditions counts as one that answers and is admitted;
+// ParseFleet reads a fleet that is described by documents of the kinds MemberCluster, ServiceOffering,
+// PlacementPolicy and Consumer, YAML or JSON. A cluster whose status has no conditions counts as one that answers and is admitted;
 // what it has is in status.allocatable. An offering counts as accepted. Unknown fields are errors.
 func ParseFleet(data []byte) (*Fleet, error) {
 	f := &Fleet{charts: recorded(nil)}
@@ -115,8 +120,14 @@ func (f *Fleet) add(document []byte) error {
 			return err
 		}
 		f.Policies = append(f.Policies, one)
+	case "Consumer":
+		var one v1alpha1.Consumer
+		if err := strictly(document, &one); err != nil {
+			return err
+		}
+		f.Consumers = append(f.Consumers, one)
 	default:
-		return fmt.Errorf("kind %q: want MemberCluster, ServiceOffering or PlacementPolicy", of.Kind)
+		return fmt.Errorf("kind %q: want MemberCluster, ServiceOffering, PlacementPolicy or Consumer", of.Kind)
 	}
 	return nil
 }
@@ -133,6 +144,7 @@ func strictly(document []byte, into runtime.Object) error {
 func (f *Fleet) inventory(at time.Time) *placement.Inventory {
 	inventory := placement.NewInventory()
 	inventory.SetPolicies(placement.CompilePolicies(f.Policies))
+	inventory.SetProofs(placement.ProofsOf(f.Consumers, at))
 	for i := range f.Clusters {
 		inventory.UpsertCluster(placement.ClusterOf(&f.Clusters[i], at))
 	}

@@ -38,6 +38,8 @@ type Recording struct {
 	// Instances with their reservations.
 	Instances []v1alpha1.ServiceInstance `json:"instances,omitempty"`
 	Policies  []v1alpha1.PlacementPolicy `json:"policies,omitempty"`
+	// Consumers with what they have proven.
+	Consumers []v1alpha1.Consumer `json:"consumers,omitempty"`
 	// Charts of the ordered plan.
 	Charts []v1alpha1.Chart `json:"charts,omitempty"`
 	// External scores, if a scorer outside Sluice was used.
@@ -123,6 +125,11 @@ func Record(ctx context.Context, reader client.Reader, namespace string, offerin
 		}, client.InNamespace(namespace)),
 		pages.Each(ctx, reader, &v1alpha1.PlacementPolicyList{}, func(o client.Object) error {
 			r.Policies = append(r.Policies, v1alpha1.PlacementPolicy{ObjectMeta: objectNamed(o.GetName(), nil), Spec: o.(*v1alpha1.PlacementPolicy).Spec})
+			return nil
+		}, client.InNamespace(namespace)),
+		pages.Each(ctx, reader, &v1alpha1.ConsumerList{}, func(o client.Object) error {
+			c := o.(*v1alpha1.Consumer)
+			r.Consumers = append(r.Consumers, v1alpha1.Consumer{ObjectMeta: objectNamed(c.Name, nil), Spec: c.Spec, Status: v1alpha1.ConsumerStatus{Claims: c.Status.Claims}})
 			return nil
 		}, client.InNamespace(namespace)),
 	)

@@ -42,7 +42,7 @@ func (r *admission) setup(mgr ctrl.Manager) error {
 		return r.clusters(ctx, touches(o.(*v1alpha1.SelfDescription))...)
 	})
 	byProvider := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
-		return r.clusters(ctx, of(o.GetName()))
+		return r.clusters(ctx, ofProvider(o.GetName()))
 	})
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
 		return r.clusters(ctx, everyone)
@@ -107,7 +107,7 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 		return 0, err
 	}
 	book := r.Book.Picture()
-	provider, known := book.Provider(cluster.Spec.Provider)
+	provider, known := book.DID(v1alpha1.Presenter{Provider: cluster.Spec.Provider})
 	if !known {
 		r.conclude(cluster, nil, nil, "UnknownProvider",
 			fmt.Sprintf("member cluster %s: spec.provider %q names no Provider: add it with `sluice provider add`", cluster.Name, cluster.Spec.Provider))
@@ -115,7 +115,7 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 	}
 	grace := time.Duration(trust.GraceSeconds) * time.Second
 	now := r.Clock.Now()
-	set, err := r.credentials(ctx, cluster, now.Add(-grace))
+	set, err := r.credentials(ctx, r.hub, v1alpha1.Presenter{Provider: cluster.Spec.Provider}, cluster, now.Add(-grace))
 	if err != nil {
 		return 0, err
 	}
@@ -133,12 +133,12 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 
 // credentials returns the credentials presented by the cluster's provider that are relevant for
 // its offering and are valid, or were at the given time; and Sluice's measurements of this
-// cluster.
-func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberCluster, since time.Time) (set []*selfdescription.Credential, err error) {
+// cluster. Without a cluster, those that are relevant for the presenter itself.
+func (o *Options) credentials(ctx context.Context, hub client.Reader, who v1alpha1.Presenter, cluster *v1alpha1.MemberCluster, since time.Time) (set []*selfdescription.Credential, err error) {
 	taken := map[string]bool{}
 	take := func(key string) error {
 		var list v1alpha1.SelfDescriptionList
-		if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldConcerns: key}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := hub.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{fieldConcerns: key}, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list credentials: %w", err)
 		}
 		for i := range list.Items {
@@ -147,11 +147,11 @@ func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberClu
 				continue
 			}
 			taken[sd.Name] = true
-			if sd.Status.Type == selfdescription.TypeClusterMeasurement && sd.Labels[v1alpha1.LabelCluster] != cluster.Name {
+			if sd.Status.Type == selfdescription.TypeClusterMeasurement && (cluster == nil || sd.Labels[v1alpha1.LabelCluster] != cluster.Name) {
 				continue
 			}
 			if sd.Spec.Legacy {
-				if c, _ := r.read(ctx, sd); c != nil {
+				if c, _ := o.read(ctx, sd); c != nil {
 					set = append(set, c)
 				}
 			} else if c, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
@@ -160,10 +160,12 @@ func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberClu
 		}
 		return nil
 	}
-	provider := cluster.Spec.Provider
-	err = errors.Join(take(of(provider)), take(of(provider, cluster.Spec.Trust.Offering)))
+	err = take(of(who))
+	if cluster != nil {
+		err = errors.Join(err, take(of(who, cluster.Spec.Trust.Offering)))
+	}
 	for _, c := range slices.Clone(set) {
-		err = errors.Join(err, take(of(provider, c.Subject)), take(of(provider, c.Digest.SRI())))
+		err = errors.Join(err, take(of(who, c.Subject)), take(of(who, c.Digest.SRI())))
 	}
 	return set, err
 }

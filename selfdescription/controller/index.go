@@ -21,29 +21,34 @@ const (
 // everyone is the index key of all clusters that have to prove an offering.
 const everyone = ""
 
-// of returns the key of everything that belongs to a provider; with more, the key of one
+// of returns the key of everything that belongs to a provider or a consumer; with more, the key of one
 // offering, subject or credential of it.
-func of(provider string, more ...string) string {
-	return strings.Join(append([]string{"provider", provider}, more...), " ")
+func of(who v1alpha1.Presenter, more ...string) string {
+	return strings.Join(append([]string{who.String()}, more...), " ")
+}
+
+// ofProvider is of for a provider.
+func ofProvider(name string, more ...string) string {
+	return of(v1alpha1.Presenter{Provider: name}, more...)
 }
 
 // concerns returns the index keys of a credential. A document with a JSON-LD proof is not
 // parsed for this; such documents are few.
 func concerns(o client.Object) (keys []string) {
 	sd := o.(*v1alpha1.SelfDescription)
-	provider := sd.Spec.Provider
+	who := sd.Spec.Presenter
 	if sd.Spec.Legacy {
-		return []string{of(provider)}
+		return []string{of(who)}
 	}
 	c, err := selfdescription.Parse(sd.Spec.Credential)
 	if err != nil {
 		return nil
 	}
 	for _, what := range c.Concerns() {
-		keys = append(keys, of(provider, what))
+		keys = append(keys, of(who, what))
 	}
 	if keys == nil {
-		keys = []string{of(provider)}
+		keys = []string{of(who)}
 	}
 	return keys
 }
@@ -54,7 +59,7 @@ func trusts(o client.Object) []string {
 	if cluster.Spec.Trust == nil {
 		return nil
 	}
-	return []string{everyone, of(cluster.Spec.Provider), of(cluster.Spec.Provider, cluster.Spec.Trust.Offering)}
+	return []string{everyone, ofProvider(cluster.Spec.Provider), ofProvider(cluster.Spec.Provider, cluster.Spec.Trust.Offering)}
 }
 
 // touches returns the index keys of the clusters that a credential is relevant for. A
@@ -63,7 +68,7 @@ func trusts(o client.Object) []string {
 func touches(sd *v1alpha1.SelfDescription) []string {
 	switch sd.Status.Type {
 	case selfdescription.TypeLabelCredential, selfdescription.TypeCertification:
-		return []string{of(sd.Spec.Provider)}
+		return []string{of(sd.Spec.Presenter)}
 	}
 	return concerns(sd)
 }

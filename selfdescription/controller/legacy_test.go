@@ -47,7 +47,7 @@ func TestAnImportedDocumentIsVerifiedAndSaysWhatItsFormLeavesUnsigned(t *testing
 		w.provider("eins", newParty(t, "provider")) // another key than the one it is signed with
 		sd := &v1alpha1.SelfDescription{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(document.String()))},
-			Spec:       v1alpha1.SelfDescriptionSpec{Credential: document.String(), Legacy: true, Provider: "eins", KeyID: "did:web:provider.example#key-1"},
+			Spec:       v1alpha1.SelfDescriptionSpec{Credential: document.String(), Legacy: true, Presenter: v1alpha1.Presenter{Provider: "eins"}, KeyID: "did:web:provider.example#key-1"},
 		}
 		must(t, w.Create(t.Context(), sd))
 		w.eventually("that key is looked for", func() string {
@@ -62,7 +62,7 @@ func TestAnImportedDocumentIsVerifiedAndSaysWhatItsFormLeavesUnsigned(t *testing
 	for text, want := range map[string]v1alpha1.CredentialState{document.String(): v1alpha1.CredentialVerified, tampered: v1alpha1.CredentialRejected} {
 		sd := &v1alpha1.SelfDescription{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(text))},
-			Spec:       v1alpha1.SelfDescriptionSpec{Credential: text, Legacy: true, Provider: "eins"},
+			Spec:       v1alpha1.SelfDescriptionSpec{Credential: text, Legacy: true, Presenter: v1alpha1.Presenter{Provider: "eins"}},
 		}
 		must(t, w.Create(t.Context(), sd))
 		w.eventually("the document is "+string(want), func() string {

@@ -145,7 +145,7 @@ func (r *measurement) issue(ctx context.Context, w *window) error {
 			Namespace: r.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(w.signed)),
 			Labels: map[string]string{v1alpha1.LabelCluster: w.cluster},
 		},
-		Spec: v1alpha1.SelfDescriptionSpec{Credential: w.signed, Provider: cluster.Spec.Provider, Evidence: w.evidence()},
+		Spec: v1alpha1.SelfDescriptionSpec{Credential: w.signed, Presenter: v1alpha1.Presenter{Provider: cluster.Spec.Provider}, Evidence: w.evidence()},
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("store: %w", err)

@@ -137,7 +137,7 @@ func TestClustersOfOneProviderRestOnTheirOwnCredentials(t *testing.T) {
 	r := &admission{Options: b.Options, hub: b.hub}
 	for _, name := range []string{"fra", "muc"} {
 		cluster := clusterOf(name, draft.Offering(name), 0)
-		set, err := r.credentials(t.Context(), cluster, start)
+		set, err := r.credentials(t.Context(), b.hub, v1alpha1.Presenter{Provider: cluster.Spec.Provider}, cluster, start)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	// Namespace of the hub that holds the resources.
 	Namespace string
-	// Book holds the providers and issuers that the operator trusts.
+	// Book holds the providers, consumers and issuers that the operator knows.
 	Book *trust.Book
 	// Keys finds the issuers' keys, and Statuses their status lists.
 	Keys     selfdescription.KeySource
@@ -58,6 +58,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	if err := (&admission{Options: o, hub: mgr.GetClient(), journals: &journal.Journals{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}}).setup(mgr); err != nil {
 		return fmt.Errorf("set up admission: %w", err)
+	}
+	if err := (&proof{Options: o, hub: mgr.GetClient()}).setup(mgr); err != nil {
+		return fmt.Errorf("set up the proof of consumers: %w", err)
 	}
 	if err := (&keyring{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
 		return fmt.Errorf("set up the broker's identity: %w", err)

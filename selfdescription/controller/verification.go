@@ -47,12 +47,16 @@ func (r *verification) setup(mgr ctrl.Manager) error {
 	provider := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 		return r.of(ctx, o.(*v1alpha1.Provider).Spec.DID)
 	})
+	consumer := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		return r.of(ctx, o.(*v1alpha1.Consumer).Spec.DID)
+	})
 	issuer := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 		return r.of(ctx, o.(*v1alpha1.TrustedIssuer).Spec.DID)
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("selfdescription").
 		For(&v1alpha1.SelfDescription{}).
 		Watches(&v1alpha1.Provider{}, provider, specChanged).
+		Watches(&v1alpha1.Consumer{}, consumer, specChanged).
 		Watches(&v1alpha1.TrustedIssuer{}, issuer, specChanged).
 		WithOptions(controller.Options{MaxConcurrentReconciles: verifyWorkers}).
 		Complete(requeue.OnConflict(r))

@@ -114,7 +114,7 @@ func (b *desk) credentials(d *draft.Draft) (list []*v1alpha1.SelfDescription) {
 		}
 		list = append(list, &v1alpha1.SelfDescription{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact)), Generation: 1},
-			Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Provider: "eins"},
+			Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Presenter: v1alpha1.Presenter{Provider: "eins"}},
 		})
 	}
 	return list

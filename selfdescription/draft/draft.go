@@ -81,18 +81,9 @@ const (
 )
 
 // Parse reads a draft. Unknown and missing fields are errors; all of them are reported
-// together.
+// together. An organisation that offers no clusters, such as a consumer or one that runs a broker, may
+// leave out datacenters and clusters.
 func Parse(data []byte) (*Draft, error) {
-	d := &Draft{}
-	if err := yaml.UnmarshalStrict(data, d); err != nil {
-		return nil, err
-	}
-	return d, errors.Join(d.check(), d.checkClusters())
-}
-
-// ParseOrganisation reads the draft of an organisation without clusters of its own, such as one
-// that runs a broker: datacenters and clusters may be left out.
-func ParseOrganisation(data []byte) (*Draft, error) {
 	d := &Draft{}
 	if err := yaml.UnmarshalStrict(data, d); err != nil {
 		return nil, err
@@ -119,17 +110,6 @@ func (d *Draft) check() error {
 	for kind := range d.Provider.Registration {
 		want(registrations[kind] != "", "provider.registration.%s: want one of %s", kind, strings.Join(registrationKinds(), ", "))
 	}
-	return errors.Join(missing...)
-}
-
-// checkClusters is check for the clusters.
-func (d *Draft) checkClusters() error {
-	var missing []error
-	want := func(holds bool, format string, args ...any) {
-		if !holds {
-			missing = append(missing, fmt.Errorf(format, args...))
-		}
-	}
 	datacenters := map[string]bool{}
 	for i, c := range d.Datacenters {
 		want(name.MatchString(c.Name), "datacenters[%d].name %q: want lower-case letters, digits and dashes", i, c.Name)
@@ -137,7 +117,6 @@ func (d *Draft) checkClusters() error {
 		datacenters[c.Name] = true
 	}
 	clusters := map[string]bool{}
-	want(len(d.Clusters) > 0, "clusters: none")
 	for i, c := range d.Clusters {
 		want(name.MatchString(c.Name), "clusters[%d].name %q: want lower-case letters, digits and dashes", i, c.Name)
 		want(!clusters[c.Name], "clusters[%d].name: %s is there twice", i, c.Name)

@@ -98,7 +98,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	page := listBody{Items: []entry{}}
 	for i := range items {
 		digest := strings.TrimPrefix(items[i].Name, "sd-")
-		if digest <= after || !wanted(&items[i]) {
+		if digest <= after || !isPublished(&items[i]) || !wanted(&items[i]) {
 			continue
 		}
 		if len(page.Items) == limit {
@@ -167,7 +167,22 @@ func (s *server) find(r *http.Request) (*v1alpha1.SelfDescription, error) {
 	sd := &v1alpha1.SelfDescription{}
 	err = s.Hub.Get(r.Context(), client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName([32]byte(digest))}, sd)
 	if apierrors.IsNotFound(err) {
-		return nil, &Error{http.StatusNotFound, "There is no credential with this digest."}
+		return nil, errNoCredential
+	}
+	return sd, err
+}
+
+var errNoCredential = &Error{http.StatusNotFound, "There is no credential with this digest."}
+
+// isPublished reports whether everybody may read a credential: what providers present is in the catalogue, and what
+// consumers present is for the broker alone.
+func isPublished(sd *v1alpha1.SelfDescription) bool { return sd.Spec.Consumer == "" }
+
+// published is find for everybody.
+func (s *server) published(r *http.Request) (*v1alpha1.SelfDescription, error) {
+	sd, err := s.find(r)
+	if err == nil && !isPublished(sd) {
+		return nil, errNoCredential
 	}
 	return sd, err
 }
@@ -175,7 +190,7 @@ func (s *server) find(r *http.Request) (*v1alpha1.SelfDescription, error) {
 // fetch returns a credential as it was received or, as JSON, its content. The content of a
 // digest never changes.
 func (s *server) fetch(w http.ResponseWriter, r *http.Request) error {
-	sd, err := s.find(r)
+	sd, err := s.published(r)
 	if err != nil {
 		return err
 	}
@@ -221,7 +236,7 @@ type reportBody struct {
 }
 
 func (s *server) report(w http.ResponseWriter, r *http.Request) error {
-	sd, err := s.find(r)
+	sd, err := s.published(r)
 	if err != nil {
 		return err
 	}
@@ -231,7 +246,7 @@ func (s *server) report(w http.ResponseWriter, r *http.Request) error {
 
 // evidence returns the probes that a measurement rests on, counted by latency, so that its digest can be checked.
 func (s *server) evidence(w http.ResponseWriter, r *http.Request) error {
-	sd, err := s.find(r)
+	sd, err := s.published(r)
 	if err != nil {
 		return err
 	}

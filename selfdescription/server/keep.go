@@ -28,21 +28,21 @@ func atomically(change func() error) error {
 	return err
 }
 
-// right is the access of a provider to a credential, by its relation to it.
+// right is the access of a provider or a consumer to a credential, by its relation to it.
 type right int
 
 // Rights, in ascending order.
 const (
-	none      right = iota // the caller is no longer a provider
+	none      right = iota // the caller is no longer known
 	bystander              // may present the credential
-	concerned              // may also withdraw it: it is about the provider or the provider's credentials
+	concerned              // may also withdraw it: it is about the presenter or the presenter's credentials
 	issuer                 // signed it
 )
 
-// right returns the right of a provider to a credential. A label or a certification is about
-// the providers whose credentials it names by digest.
-func (s *server) right(ctx context.Context, c *selfdescription.Credential, provider string) (right, error) {
-	did, known := s.Book.Picture().Provider(provider)
+// right returns the right of a presenter to a credential. A label or a certification is about
+// the presenters whose credentials it names by digest.
+func (s *server) right(ctx context.Context, c *selfdescription.Credential, who v1alpha1.Presenter) (right, error) {
+	did, known := s.Book.Picture().DID(who)
 	switch {
 	case !known:
 		return none, nil
@@ -68,13 +68,13 @@ func (s *server) right(ctx context.Context, c *selfdescription.Credential, provi
 	return bystander, nil
 }
 
-// keep stores a credential for a provider. Its name is its digest, so it is stored once, and
-// counts for the clusters of one provider: the first one that presented it, until a provider
-// with a higher right presents it.
-func (s *server) keep(ctx context.Context, compact, provider string) error {
+// keep stores a credential for a provider or a consumer. Its name is its digest, so it is stored once,
+// and counts for one of them, for the clusters of one provider for instance: the first that presented it,
+// until one with a higher right presents it.
+func (s *server) keep(ctx context.Context, compact string, who v1alpha1.Presenter) error {
 	sd := &v1alpha1.SelfDescription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact))},
-		Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Provider: provider},
+		Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Presenter: who},
 	}
 	err := s.Hub.Create(ctx, sd)
 	if apierrors.IsAlreadyExists(err) {
@@ -100,31 +100,31 @@ func (s *server) notWithdrawn(ctx context.Context, hub client.Reader, compact st
 		"Credential %s (%s) was withdrawn here for good: %s. Its issuer can sign another; leave this one out.", digest.SRI(), stored.Status.Type, stored.Spec.RevokedBecause)}
 }
 
-// takeOver makes a stored credential the presenting provider's, if its right is higher than the
-// current provider's. A credential that the broker signed cannot be taken over.
+// takeOver makes a stored credential the new presenter's, if its right is higher than that of the
+// current one. A credential that the broker signed cannot be taken over.
 func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescription) error {
 	stored := &v1alpha1.SelfDescription{}
 	err := s.live().Get(ctx, client.ObjectKeyFromObject(presented), stored)
-	if err != nil || stored.Spec.Provider == presented.Spec.Provider {
+	if err != nil || stored.Spec.Presenter == presented.Spec.Presenter {
 		return err
 	}
 	c, err := selfdescription.Parse(presented.Spec.Credential)
 	if err != nil || c.Issuer == s.DID {
 		return nil
 	}
-	theirs, err := s.right(ctx, c, stored.Spec.Provider)
+	theirs, err := s.right(ctx, c, stored.Spec.Presenter)
 	if err != nil {
 		return err
 	}
-	if ours, err := s.right(ctx, c, presented.Spec.Provider); err != nil || ours <= theirs {
+	if ours, err := s.right(ctx, c, presented.Spec.Presenter); err != nil || ours <= theirs {
 		return err
 	}
-	stored.Spec.Provider = presented.Spec.Provider
+	stored.Spec.Presenter = presented.Spec.Presenter
 	return s.Hub.Update(ctx, stored)
 }
 
-// revoke withdraws a credential here. Its issuer may do so, and also the provider that it is
-// stored for, if it is about that provider. The request is a presentation of the credential
+// revoke withdraws a credential here. Its issuer may do so, and also the presenter that it is
+// stored for, if it is about that one. The request is a presentation of the credential
 // with a fresh challenge.
 func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
 	sd, err := s.find(r)
@@ -140,16 +140,16 @@ func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
 		writeJSON(w, http.StatusUnprocessableEntity, answer)
 		return nil
 	}
-	provider, known := s.Book.Picture().ProviderOf(presentation.Holder)
+	who, known := s.Book.Picture().PresenterOf(presentation.Holder)
 	if !known || len(presentation.Credentials) != 1 || presentation.Credentials[0] != sd.Spec.Credential {
 		return errForbidden
 	}
-	if err := s.use(r.Context(), provider, presentation.nonce); err != nil {
+	if err := s.use(r.Context(), who, presentation.nonce); err != nil {
 		return err
 	}
 	var withdrawn *v1alpha1.SelfDescription
 	err = atomically(func() error {
-		withdrawn, err = s.withdraw(r.Context(), sd.Name, provider, presentation.Holder)
+		withdrawn, err = s.withdraw(r.Context(), sd.Name, who, presentation.Holder)
 		return err
 	})
 	if err != nil {
@@ -159,14 +159,14 @@ func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// withdraw marks a stored credential as withdrawn by a provider, if that provider may withdraw
-// it, and returns it. Withdrawing twice is the same as withdrawing once.
-func (s *server) withdraw(ctx context.Context, name, provider, holder string) (*v1alpha1.SelfDescription, error) {
+// withdraw marks a stored credential as withdrawn by a presenter, if that one may withdraw it,
+// and returns it. Withdrawing twice is the same as withdrawing once.
+func (s *server) withdraw(ctx context.Context, name string, who v1alpha1.Presenter, holder string) (*v1alpha1.SelfDescription, error) {
 	sd := &v1alpha1.SelfDescription{}
 	if err := s.live().Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, sd); err != nil {
 		return nil, fmt.Errorf("read a credential: %w", err)
 	}
-	if may, err := s.mayRevoke(ctx, sd, provider); err != nil {
+	if may, err := s.mayRevoke(ctx, sd, who); err != nil {
 		return nil, err
 	} else if !may {
 		return nil, errForbidden
@@ -178,17 +178,17 @@ func (s *server) withdraw(ctx context.Context, name, provider, holder string) (*
 	if err := s.Hub.Update(ctx, sd); err != nil {
 		return nil, fmt.Errorf("withdraw a credential: %w", err)
 	}
-	s.Logger.InfoContext(ctx, "a credential was withdrawn", "provider", provider, "credential", name)
+	s.Logger.InfoContext(ctx, "a credential was withdrawn", "by", who, "credential", name)
 	return sd, nil
 }
 
-// mayRevoke reports whether a provider may withdraw a credential. Credentials signed by the
-// broker, such as measurements of the provider's clusters, may not be withdrawn.
-func (s *server) mayRevoke(ctx context.Context, sd *v1alpha1.SelfDescription, provider string) (bool, error) {
+// mayRevoke reports whether a presenter may withdraw a credential. Credentials signed by the
+// broker, such as measurements of a provider's clusters, may not be withdrawn.
+func (s *server) mayRevoke(ctx context.Context, sd *v1alpha1.SelfDescription, who v1alpha1.Presenter) (bool, error) {
 	c, err := selfdescription.Parse(sd.Spec.Credential)
 	if err != nil || c.Issuer == s.DID {
 		return false, nil
 	}
-	has, err := s.right(ctx, c, provider)
-	return has == issuer || has == concerned && sd.Spec.Provider == provider, err
+	has, err := s.right(ctx, c, who)
+	return has == issuer || has == concerned && sd.Spec.Presenter == who, err
 }

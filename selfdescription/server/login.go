@@ -33,12 +33,15 @@ func (s *server) login(ctx context.Context, compact string) (string, error) {
 	if presentation == nil {
 		return "", &Error{http.StatusUnprocessableEntity, "The presentation was " + refused(&answer.Report) + "."}
 	}
-	provider, err := s.provider(presentation)
+	who, err := s.presenter(presentation)
 	if err != nil {
 		return "", err
 	}
-	if err := s.use(ctx, provider, presentation.nonce); err != nil {
+	if who.Provider == "" {
+		return "", &Error{http.StatusForbidden, "A consumer has no token of its own; its platform orders for it."}
+	}
+	if err := s.use(ctx, who, presentation.nonce); err != nil {
 		return "", err
 	}
-	return provider, nil
+	return who.Provider, nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// challengeBody is the challenge that a provider signs an answer to.
+// challengeBody is the challenge that a provider or a consumer signs an answer to.
 type challengeBody struct {
 	Nonce     string                    `json:"nonce"`
 	Audience  string                    `json:"audience"`
@@ -112,29 +112,39 @@ func nonceOf(compact string) (string, error) {
 	return payload.Nonce, nil
 }
 
-// use records that a provider has used a nonce, before anything is done because of it. A nonce
+// usedBy returns the resource of a presenter, empty, and its list of used nonces.
+func usedBy(who v1alpha1.Presenter) (client.Object, *[]v1alpha1.UsedNonce) {
+	if who.Consumer != "" {
+		c := &v1alpha1.Consumer{ObjectMeta: metav1.ObjectMeta{Name: who.Consumer}}
+		return c, &c.Status.UsedNonces
+	}
+	p := &v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Name: who.Provider}}
+	return p, &p.Status.UsedNonces
+}
+
+// use records that a presenter has used a nonce, before anything is done because of it. A nonce
 // works once, on all replicas: the second write conflicts, or finds the first. After a kill in
-// between, the provider requests another nonce and presents again, which does the rest. Only
-// verified presentations of known providers come here, so unknown callers cause no writes.
-func (s *server) use(ctx context.Context, provider string, n nonce) error {
+// between, the presenter requests another nonce and presents again, which does the rest. Only
+// verified presentations of known presenters come here, so unknown callers cause no writes.
+func (s *server) use(ctx context.Context, who v1alpha1.Presenter, n nonce) error {
 	return atomically(func() error {
-		p := &v1alpha1.Provider{}
-		if err := s.live().Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: provider}, p); err != nil {
-			return fmt.Errorf("read provider %s: %w", provider, err)
+		presenter, nonces := usedBy(who)
+		if err := s.live().Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: presenter.GetName()}, presenter); err != nil {
+			return fmt.Errorf("read %s: %w", who, err)
 		}
 		now := s.Clock.Now()
-		used := slices.DeleteFunc(p.Status.UsedNonces, func(u v1alpha1.UsedNonce) bool { return !now.Before(u.ExpiresAt.Time) })
+		used := slices.DeleteFunc(*nonces, func(u v1alpha1.UsedNonce) bool { return !now.Before(u.ExpiresAt.Time) })
 		if slices.ContainsFunc(used, func(u v1alpha1.UsedNonce) bool { return u.ID == n.id }) {
 			return &Error{http.StatusUnprocessableEntity, "Presentation: /nonce: has been used; ask for another at /selfdescriptions/challenges."}
 		}
 		if len(used) >= v1alpha1.MaxUsedNonces {
-			return &Error{http.StatusTooManyRequests, fmt.Sprintf("Provider %s has presented %d times within %s; come again later.",
-				provider, len(used), selfdescription.MaxPresentationLifetime)}
+			return &Error{http.StatusTooManyRequests, fmt.Sprintf("The %s has presented %d times within %s; come again later.",
+				who, len(used), selfdescription.MaxPresentationLifetime)}
 		}
 		// Times on the hub are whole seconds: the next one after the end.
 		end := n.until.Truncate(time.Second).Add(time.Second)
-		p.Status.UsedNonces = append(used, v1alpha1.UsedNonce{ID: n.id, ExpiresAt: metav1.NewTime(end)})
-		if err := s.Hub.Status().Update(ctx, p); err != nil {
+		*nonces = append(used, v1alpha1.UsedNonce{ID: n.id, ExpiresAt: metav1.NewTime(end)})
+		if err := s.Hub.Status().Update(ctx, presenter); err != nil {
 			return fmt.Errorf("write down that a nonce is used: %w", err)
 		}
 		return nil

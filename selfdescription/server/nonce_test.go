@@ -31,7 +31,7 @@ func TestUsedNoncesAreKeptWhileTheyCouldServe(t *testing.T) {
 	s := &server{Options: Options{Hub: hub, Namespace: "ns", Clock: clock}}
 	use := func(id string, until time.Time) int {
 		t.Helper()
-		err := s.use(context.Background(), "eins", nonce{id, until})
+		err := s.use(context.Background(), v1alpha1.Presenter{Provider: "eins"}, nonce{id, until})
 		if answer := (*Error)(nil); errors.As(err, &answer) {
 			return answer.Status
 		} else if err != nil {

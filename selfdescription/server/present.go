@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
@@ -29,7 +30,7 @@ type credentialReport struct {
 var errNameless = &Error{http.StatusServiceUnavailable,
 	"This broker has no public name, so nothing can be presented to it; the operator sets one with --public-url."}
 
-// present stores the credentials of a provider that the operator knows.
+// present stores the credentials of a provider or a consumer that the operator knows.
 func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 	presentation, answer, err := s.read(w, r, selfdescription.OperationPresent)
 	if err != nil {
@@ -40,11 +41,11 @@ func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 		writeJSON(w, http.StatusUnprocessableEntity, answer)
 		return nil
 	}
-	provider, err := s.provider(presentation)
+	who, err := s.presenter(presentation)
 	if err != nil {
 		return err
 	}
-	if err := s.use(r.Context(), provider, presentation.nonce); err != nil {
+	if err := s.use(r.Context(), who, presentation.nonce); err != nil {
 		return err
 	}
 	answer.Credentials = s.verifyAll(r.Context(), presentation.Credentials)
@@ -61,22 +62,23 @@ func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, compact := range presentation.Credentials {
-		if err := s.keep(r.Context(), compact, provider); err != nil {
+		if err := s.keep(r.Context(), compact, who); err != nil {
 			return err
 		}
 	}
-	s.Logger.InfoContext(r.Context(), "took credentials", "provider", provider, "count", len(presentation.Credentials))
+	s.Logger.InfoContext(r.Context(), "took credentials", "of", who, "count", len(presentation.Credentials))
 	writeJSON(w, http.StatusCreated, answer)
 	return nil
 }
 
-// provider returns the name of the provider that holds a presentation.
-func (s *server) provider(p *presented) (string, error) {
-	name, known := s.Book.Picture().ProviderOf(p.Holder)
+// presenter returns the provider or the consumer that holds a presentation.
+func (s *server) presenter(p *presented) (v1alpha1.Presenter, error) {
+	who, known := s.Book.Picture().PresenterOf(p.Holder)
 	if !known {
-		return "", &Error{http.StatusForbidden, fmt.Sprintf("%s is no provider of this broker; its operator adds one with `sluice provider add`.", p.Holder)}
+		return who, &Error{http.StatusForbidden, fmt.Sprintf(
+			"%s is no provider or consumer of this broker; its operator adds one with `sluice provider add` or `sluice consumer add`.", p.Holder)}
 	}
-	return name, nil
+	return who, nil
 }
 
 // verify returns the result that present would have, and stores nothing. It also accepts a

@@ -31,7 +31,7 @@ func (b *Book) Keys(did string) (*jose.JSONWebKeySet, bool) {
 	return keys, ok
 }
 
-// Hosts reports whether a host is that of a known provider or issuer; for did.Resolver.
+// Hosts reports whether a host is that of a known provider, consumer or issuer; for did.Resolver.
 func (b *Book) Hosts(host string) bool { return b.Picture().hosts[host] }
 
 // Refresh reads the cache, and makes a new picture if something has changed.

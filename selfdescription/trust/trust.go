@@ -1,10 +1,12 @@
 package trust
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,11 +17,12 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// Picture is the state of the Provider and TrustedIssuer resources at one time: which DIDs the
-// operator knows. It also has the broker itself, as the issuer of its measurements.
+// Picture is the state of the Provider, Consumer and TrustedIssuer resources at one time: which DIDs
+// the operator knows. It also has the broker itself, as the issuer of its measurements.
 type Picture struct {
-	// providers maps names of resources to DIDs, and names maps DIDs to names.
-	providers, names map[string]string
+	// dids maps presenters to DIDs, and presenters maps DIDs to presenters.
+	dids       map[v1alpha1.Presenter]string
+	presenters map[string]v1alpha1.Presenter
 	// broker is the broker's own DID.
 	broker string
 	// keys that the operator configured, by DID; for these DIDs nothing is fetched.
@@ -32,7 +35,8 @@ type Picture struct {
 
 func blank() *Picture {
 	return &Picture{
-		providers: map[string]string{}, names: map[string]string{}, keys: map[string]*jose.JSONWebKeySet{}, hosts: map[string]bool{},
+		dids: map[v1alpha1.Presenter]string{}, presenters: map[string]v1alpha1.Presenter{},
+		keys: map[string]*jose.JSONWebKeySet{}, hosts: map[string]bool{},
 		issuers: map[string]map[string]selfdescription.Assurance{},
 	}
 }
@@ -40,6 +44,7 @@ func blank() *Picture {
 // resources of the hub from which a picture is built.
 type resources struct {
 	providers []v1alpha1.Provider
+	consumers []v1alpha1.Consumer
 	issuers   []v1alpha1.TrustedIssuer
 	broker    []v1alpha1.Identity
 }
@@ -49,6 +54,10 @@ func read(ctx context.Context, hub client.Reader, namespace string) (*resources,
 	if err := hub.List(ctx, &providers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
 	}
+	var consumers v1alpha1.ConsumerList
+	if err := hub.List(ctx, &consumers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list consumers: %w", err)
+	}
 	var issuers v1alpha1.TrustedIssuerList
 	if err := hub.List(ctx, &issuers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list trusted issuers: %w", err)
@@ -57,7 +66,7 @@ func read(ctx context.Context, hub client.Reader, namespace string) (*resources,
 	if err := hub.List(ctx, &broker, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("read the broker's identity: %w", err)
 	}
-	return &resources{providers.Items, issuers.Items, broker.Items}, nil
+	return &resources{providers.Items, consumers.Items, issuers.Items, broker.Items}, nil
 }
 
 // version is a checksum of the resources that changes when they do. It does not depend on their
@@ -68,6 +77,9 @@ func (r *resources) version() (sum uint64) {
 	}
 	for i := range r.providers {
 		add(&r.providers[i])
+	}
+	for i := range r.consumers {
+		add(&r.consumers[i])
 	}
 	for i := range r.issuers {
 		add(&r.issuers[i])
@@ -81,16 +93,22 @@ func (r *resources) version() (sum uint64) {
 var seed = maphash.MakeSeed()
 
 // picture makes the picture. If two providers have the same DID, its presentations count for
-// the one whose name comes first.
+// the one whose name comes first; if a consumer has it too, for the provider.
 func (r *resources) picture() *Picture {
 	t := blank()
-	for i := range r.providers {
-		p := &r.providers[i]
-		t.providers[p.Name] = p.Spec.DID
-		if other, ok := t.names[p.Spec.DID]; !ok || p.Name < other {
-			t.names[p.Spec.DID] = p.Name
+	add := func(who v1alpha1.Presenter, is *v1alpha1.Identified) {
+		t.dids[who] = is.DID
+		other, known := t.presenters[is.DID]
+		if !known || cmp.Or(strings.Compare(who.Consumer, other.Consumer), strings.Compare(who.Provider, other.Provider)) < 0 {
+			t.presenters[is.DID] = who
 		}
-		t.know(&p.Spec.Identified)
+		t.know(is)
+	}
+	for i := range r.consumers {
+		add(v1alpha1.Presenter{Consumer: r.consumers[i].Name}, &r.consumers[i].Spec.Identified)
+	}
+	for i := range r.providers {
+		add(v1alpha1.Presenter{Provider: r.providers[i].Name}, &r.providers[i].Spec.Identified)
 	}
 	for i := range r.issuers {
 		issuer := &r.issuers[i].Spec
@@ -147,26 +165,26 @@ func (t *Picture) grant(issuer, kind string, assurance selfdescription.Assurance
 }
 
 // Issuers returns the assurance of an issuer for a type of credential. A trusted issuer has the
-// assurance that the operator configured, for the types that he configured. A provider, and the
-// broker, may issue credentials about itself. Only the broker may issue measurements.
+// assurance that the operator configured, for the types that he configured. A provider, a consumer,
+// and the broker, may issue credentials about itself. Only the broker may issue measurements.
 func (t *Picture) Issuers(issuer, kind string) (selfdescription.Assurance, bool) {
 	if assurance, ok := t.issuers[issuer][kind]; ok {
 		return assurance, true
 	}
-	if _, known := t.ProviderOf(issuer); !known && (issuer == "" || issuer != t.broker) {
+	if _, known := t.PresenterOf(issuer); !known && (issuer == "" || issuer != t.broker) {
 		return "", false
 	}
 	return selfdescription.Self, kind != selfdescription.TypeClusterMeasurement
 }
 
-// Provider returns the DID of a Provider resource.
-func (t *Picture) Provider(name string) (did string, ok bool) {
-	did, ok = t.providers[name]
+// DID returns the DID of a provider or a consumer.
+func (t *Picture) DID(of v1alpha1.Presenter) (did string, ok bool) {
+	did, ok = t.dids[of]
 	return did, ok
 }
 
-// ProviderOf returns the name of the Provider resource with a DID.
-func (t *Picture) ProviderOf(did string) (name string, ok bool) {
-	name, ok = t.names[did]
-	return name, ok
+// PresenterOf returns the provider or the consumer with a DID.
+func (t *Picture) PresenterOf(did string) (of v1alpha1.Presenter, ok bool) {
+	of, ok = t.presenters[did]
+	return of, ok
 }

@@ -29,15 +29,22 @@ func picture() *Picture {
 	return r.picture()
 }
 
-func TestOfTwoProvidersWithOneDIDTheFirstByNameIsMeant(t *testing.T) {
+func TestOfPresentersWithOneDIDTheFirstProviderByNameIsMeant(t *testing.T) {
 	var r resources
 	for _, name := range []string{"zwei", "eins", "drei"} {
 		r.providers = append(r.providers, v1alpha1.Provider{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: provider}},
 		})
 	}
-	if name, _ := r.picture().ProviderOf(provider); name != "drei" {
-		t.Errorf("it is %q", name)
+	r.consumers = []v1alpha1.Consumer{{
+		ObjectMeta: metav1.ObjectMeta{Name: "aaa"}, Spec: v1alpha1.ConsumerSpec{Identified: v1alpha1.Identified{DID: provider}},
+	}}
+	if who, _ := r.picture().PresenterOf(provider); who != (v1alpha1.Presenter{Provider: "drei"}) {
+		t.Errorf("it is %s", who)
+	}
+	r.providers = nil
+	if who, _ := r.picture().PresenterOf(provider); who != (v1alpha1.Presenter{Consumer: "aaa"}) {
+		t.Errorf("without providers, it is %s", who)
 	}
 }
 
@@ -57,7 +64,7 @@ func TestAPictureIsTakenAnewWhenSomethingHasChanged(t *testing.T) {
 		return book.Picture()
 	}
 	first := refresh()
-	if did, _ := first.Provider("eins"); did != provider {
+	if did, _ := first.DID(v1alpha1.Presenter{Provider: "eins"}); did != provider {
 		t.Fatalf("the provider is %q", did)
 	}
 	if refresh() != first {
@@ -67,13 +74,13 @@ func TestAPictureIsTakenAnewWhenSomethingHasChanged(t *testing.T) {
 	if err := hub.Update(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if did, _ := refresh().Provider("eins"); did != p.Spec.DID {
+	if did, _ := refresh().DID(v1alpha1.Presenter{Provider: "eins"}); did != p.Spec.DID {
 		t.Errorf("after an update the provider is %q", did)
 	}
 	if err := hub.Delete(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := refresh().Provider("eins"); ok {
+	if _, ok := refresh().DID(v1alpha1.Presenter{Provider: "eins"}); ok {
 		t.Error("a provider that is gone is still known")
 	}
 }

@@ -107,7 +107,7 @@ func storeCredentials(ctx context.Context, c client.Client, namespace string, fr
 			}
 			return c.Create(ctx, &v1alpha1.SelfDescription{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact))},
-				Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Provider: providerName(n % credentialProviders)},
+				Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Presenter: v1alpha1.Presenter{Provider: providerName(n % credentialProviders)}},
 			})
 		})
 	}
