@@ -174,7 +174,7 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 		p.Reserved.Add(r.Components[i].Resources, 1)
 		p.LargestPods = slices.Concat(p.LargestPods, r.Components[i].LargestPods)
 		p.Score, p.Components = min(p.Score, c.score), append(p.Components, r.Components[i].Name)
-		if p.Price != nil && price != nil {
+		if price != nil {
 			p.Price = &Price{p.Price.Currency, p.Price.NanoPerHour + price.NanoPerHour}
 		}
 	}

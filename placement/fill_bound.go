@@ -50,10 +50,7 @@ func newBound(groups []*group, number int, need, most int64, room func(position)
 	price := sort.Search(limit, func(price int) bool { return sum(at(price)) >= need })
 	chosen := at(max(price-1, 0)) // which just lack room
 	for _, further := range at(price) {
-		if sum(chosen) >= need {
-			break
-		}
-		if !slices.Contains(chosen, further) {
+		if sum(chosen) < need && !slices.Contains(chosen, further) {
 			chosen = append(chosen[1:], further)
 		}
 	}

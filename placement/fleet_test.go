@@ -30,18 +30,23 @@ func soldTogether(t rapid.TB, inventory *Inventory, selector, platform string) F
 func TestFleet(t *testing.T) {
 	has := placementtest.Quantities("cpu=10,memory=100Gi,nvidia.com/gpu=4,pods=110")
 	own, other := Consumer{Platform: "upper", Organization: "o"}, Consumer{Platform: "cf", Organization: "o"}
+	machine := func(architecture, system string) map[string]string {
+		return map[string]string{corev1.LabelArchStable: architecture, corev1.LabelOSStable: system}
+	}
 	inventory := NewInventory()
 	for _, row := range []placementtest.Cluster{
-		{Name: "whole", Region: "eu", Has: has, Foreign: placementtest.Quantities("cpu=1"), Classes: []string{"fast"}},
-		{Name: "half", Region: "eu", Has: has, Foreign: placementtest.Quantities("cpu=6"), Classes: []string{"slow"}, Sell: &v1alpha1.Sale{Share: 50}},
+		{Name: "whole", Region: "eu", Has: has, Foreign: placementtest.Quantities("cpu=1"), Classes: []string{"fast"}, Labels: machine("riscv64", "linux")},
+		{Name: "half", Region: "eu", Has: has, Labels: machine("arm64", ""), Foreign: placementtest.Quantities("cpu=6"), Classes: []string{"slow"}, Sell: &v1alpha1.Sale{Share: 50}},
 		{Name: "bounded", Region: "eu", Has: has, Sell: &v1alpha1.Sale{AtMost: placementtest.Quantities("cpu=3"), Hide: []corev1.ResourceName{"nvidia.com/gpu"}}},
-		{Name: "elsewhere", Region: "us", Has: has},
+		{Name: "elsewhere", Region: "us", Has: has, Labels: machine("amd64", "windows")},
 		{Name: "silent", Region: "eu", Has: has, Unreachable: "connection refused", Classes: []string{"lost"}},
 		{Name: "unread", Region: "eu", Has: has, Uncounted: "it has not answered yet"},
 		{Name: "cordoned", Region: "eu", Has: has, Cordoned: true},
 		{Name: "tainted", Region: "eu", Has: has, Taints: []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}},
 	} {
-		inventory.UpsertCluster(ClusterOf(row.MemberCluster(), time.Time{}))
+		mc := row.MemberCluster()
+		mc.Spec.Exposure = &v1alpha1.ClusterExposure{TCP: &v1alpha1.ExposureTCP{First: 9000, Last: 9009}}
+		inventory.UpsertCluster(ClusterOf(mc, time.Time{}))
 	}
 	reserve := func(name string, of Consumer, on string, cores int64) {
 		inventory.Reserve(Holding{Instance: name, Consumer: of, Held: map[string]Resources{on: {corev1.ResourceCPU: 1000 * cores}}})
@@ -68,9 +73,15 @@ func TestFleet(t *testing.T) {
 		if f.Sold[corev1.ResourceCPU] != 1000*row.sold || f.Used[corev1.ResourceCPU] != 1000*row.used || f.Sold["nvidia.com/gpu"] != row.gpus {
 			t.Errorf("%s: %v sold, %v used; want %d of %d cores, and %d GPUs", row.what, f.Sold, f.Used, row.used, row.sold, row.gpus)
 		}
+		for name, sold := range f.Sold {
+			if sold == 0 || name == v1alpha1.ResourcePublicPorts {
+				t.Errorf("%s: %d %s sold; a fleet has no ports, and what none sells is not there", row.what, sold, name)
+			}
+		}
 	}
-	if f := soldTogether(t, inventory, eu, "upper"); !slices.Equal(f.StorageClasses, []string{"fast", "slow"}) {
-		t.Errorf("storage classes %v", f.StorageClasses)
+	f := soldTogether(t, inventory, eu, "upper")
+	if !slices.Equal(f.StorageClasses, []string{"fast", "slow"}) || !slices.Equal(f.Architectures, []string{"arm64", "riscv64"}) || !slices.Equal(f.OperatingSystems, []string{"linux"}) {
+		t.Errorf("storage classes %v, architectures %v, operating systems %v", f.StorageClasses, f.Architectures, f.OperatingSystems)
 	}
 }
 

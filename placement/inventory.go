@@ -321,12 +321,6 @@ func (inv *Inventory) now() *Snapshot {
 // enter puts a cluster, as the store has it, on the page where it belongs.
 func (inv *Inventory) enter(s *Snapshot, name string) {
 	c := row[Cluster](s.store, tableCluster, name)
-	if len(s.pages) == 0 {
-		if c != nil {
-			s.pages = []*page{newPage([]*Cluster{c}, inv.columns, inv.books)}
-		}
-		return
-	}
 	at := max(s.after(name)-1, 0)
 	p := s.pages[at]
 	var pages []*page

@@ -44,6 +44,8 @@ func TestWhoFollowsGroupsIsWoken(t *testing.T) {
 		{"the label goes", func() { inventory.UpsertCluster(eu(nil, 2)) }, true},
 		{"it comes back without a value", func() { inventory.UpsertCluster(eu(map[string]string{label: ""}, 2)) }, true},
 		{"the cluster goes", func() { inventory.DeleteCluster("eu") }, true},
+		{"one without the labels comes", func() { inventory.UpsertCluster(eu(nil, 2)) }, true},
+		{"it goes, too", func() { inventory.DeleteCluster("eu") }, true},
 		{"it goes again", func() { inventory.DeleteCluster("eu") }, false},
 		{"nothing is followed any more", func() {
 			inventory.Follow("si-each", nil)

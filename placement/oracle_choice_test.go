@@ -66,7 +66,7 @@ func (o *oracle) valid(choice []*placement.Cluster) (w worth, ok bool) {
 	}
 	numbers, room := map[string]int64{}, int64(0)
 	for _, c := range choice {
-		if slices.Contains(o.Current, c.Name) {
+		if o.keeps() && slices.Contains(o.Current, c.Name) {
 			w.kept++
 		}
 		w.score += o.score(c, nil)
@@ -84,7 +84,7 @@ func (o *oracle) valid(choice []*placement.Cluster) (w worth, ok bool) {
 			return w, false
 		}
 	}
-	return w, w.kept == int64(min(clusters, len(o.Current))) && (o.Replicas == 0 || room >= int64(o.Replicas))
+	return w, (!o.keeps() || w.kept == int64(min(clusters, len(o.Current)))) && (o.Replicas == 0 || room >= int64(o.Replicas))
 }
 
 // keepsSpread reports whether the numbers of clusters in groups are as the spread requires, and the sum of their squares.
@@ -109,14 +109,18 @@ func (o *oracle) withSpread(scores int64, clusters int, numbers map[string]int64
 	if clusters == 1 {
 		return scores
 	}
-	w := o.weights()
-	_, weights := o.preferred(o.clusters[0])
-	weights += int64(w.Fit + w.Balance + w.Pack + w.Price + w.Latency + w.Locality + w.Freshness + w.Diversity + w.External)
 	elsewhere := int64(0) // for each cluster, those of the others that are in other groups
 	for _, n := range numbers {
 		elsewhere += n * (int64(clusters) - n)
 	}
-	return scores*weights*int64(clusters-1) + 100*int64(o.Spread.Weight)*elsewhere
+	return scores*o.totalWeight()*int64(clusters-1) + 100*int64(o.Spread.Weight)*elsewhere
+}
+
+// totalWeight is the sum of the weights of all scores.
+func (o *oracle) totalWeight() int64 {
+	w := o.weights()
+	_, all := o.preferred(o.clusters[0])
+	return all + int64(w.Fit+w.Balance+w.Pack+w.Price+w.Latency+w.Locality+w.Freshness+w.Diversity+w.External)
 }
 
 // choices yields all sets of clusters that fit.
@@ -290,7 +294,7 @@ func (o *oracle) together(on []*placement.Cluster) (score int64, ok bool) {
 	used, cost := map[string]int64{}, map[string]int64{}
 	for i := range on {
 		component := &o.Components[i]
-		if home := o.ComponentClusters[component.Name]; home != "" && home != on[i].Name {
+		if home := o.ComponentClusters[component.Name]; home != "" && home != on[i].Name && o.keeps() {
 			if !component.Moves || o.fits(o.byName(home), component) {
 				return 0, false // it stays
 			}

@@ -334,13 +334,9 @@ func describePreemption(p *v1alpha1.Preemption) string {
 // canVacate reports whether a cluster would have room for a request if others left it. It does
 // not determine the victims, because it is called for each change of a cluster, under the
 // inventory's lock.
-func canVacate(r Request, s *Snapshot, cluster string) bool {
+func canVacate(r Request, s *Snapshot, at position) bool {
 	x := newSearch(r, s)
 	if x == nil {
-		return false
-	}
-	at, found := s.find(cluster)
-	if !found {
 		return false
 	}
 	if suits := x.suits(at.page); !suits.has(at.row) {

@@ -205,7 +205,7 @@ func (inv *Inventory) helps(w *waiter, e event, s *Snapshot, at, before position
 	if p := inv.preemptions[w.ID]; p != nil {
 		return p.Cluster == at.cluster().Name
 	}
-	return w.Class != "" && canVacate(w.Request, s, at.cluster().Name)
+	return w.Class != "" && canVacate(w.Request, s, at)
 }
 
 // regroups reports whether the changed cluster is in another group by which the request is together with other

@@ -135,6 +135,9 @@ func TestUnguardedClusters(t *testing.T) {
 			if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
 				t.Errorf("placed with %v, want %q", err, row.says)
 			}
+			if err != nil && Hopeless(r, inv.Snapshot()) {
+				t.Error("it does not wait for a cluster that enforces them")
+			}
 		})
 	}
 }
