@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -225,6 +226,17 @@ func TestComponentsOnOneClusterCostTheirSum(t *testing.T) {
 	}
 	if p := d.Placements[0].Price; len(d.Placements) != 1 || p == nil || p.NanoPerHour != 3000 {
 		t.Errorf("%+v costs %+v, want 3000", d.Placements, p)
+	}
+	for most, fits := range map[int64]bool{3000: true, 2999: false} {
+		r.MaxPrice = &Price{"EUR", most}
+		if _, err := Place(r, stock([]*Cluster{c}).Snapshot()); (err == nil) != fits {
+			t.Errorf("at most %d: %v", most, err)
+		}
+	}
+	c.Prices[corev1.ResourceCPU] = math.MaxInt64 / 2 // what both cost together is no number
+	r.MaxPrice.NanoPerHour = math.MaxInt64 - 1
+	if d, err := Place(r, stock([]*Cluster{c}).Snapshot()); err == nil {
+		t.Errorf("they cost more than can be counted, and are on %+v", d.Placements)
 	}
 }
 

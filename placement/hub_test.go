@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -47,6 +48,87 @@ func TestWhoWaitsForAHubIsWoken(t *testing.T) {
 	}
 	if inventory.Release("si-new"); inventory.Snapshot().through("hub") != 0 {
 		t.Error("it is still counted after it has gone")
+	}
+}
+
+// What waits for a hub is woken by a cluster that becomes one, and by no other that takes part in peerings.
+func TestWhoWaitsForAHubSleepsOnUntilThereIsOne(t *testing.T) {
+	member := func(name string, c Cluster, hub bool) *Cluster {
+		c.Name, c.Driver, c.Ready, c.AccessVerified = name, v1alpha1.DriverLiqo, true, true
+		c.Liqo = &v1alpha1.LiqoCluster{Hub: hub, Modules: v1alpha1.ModulesFor(true)}
+		return &c
+	}
+	inventory, woken := watched(member("own", Cluster{Consumers: []v1alpha1.ConsumerReference{{Platform: "cf"}}}, false), member("eu", Cluster{Allocatable: cores(8)}, false))
+	r := inventory.Snapshot().Govern(Request{ID: "si-new", Resources: cores(1), Peering: &Peering{
+		PeeringPlan: v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleHubAndSpoke},
+	}}, Consumer{Platform: "cf"})
+	if _, err := inventory.Place(r); err == nil || !Hopeless(r, inventory.Snapshot()) {
+		t.Fatalf("it is placed without a hub, or waits for one that was never there: %v", err)
+	}
+	if inventory.UpsertCluster(member("us", Cluster{Region: "us"}, false)); woken()["si-new"] != 0 {
+		t.Error("it is woken by a cluster that is no hub")
+	}
+	if inventory.UpsertCluster(member("hub", Cluster{}, true)); woken()["si-new"] != 1 {
+		t.Error("there is a hub, and it slept on")
+	}
+	notLiqo := member("hub", Cluster{}, true)
+	notLiqo.Liqo = nil
+	if inventory.UpsertCluster(notLiqo); woken()["si-new"] != 0 {
+		t.Error("it is woken when the hub goes")
+	}
+	if inventory.UpsertCluster(member("hub", Cluster{}, true)); woken()["si-new"] != 1 {
+		t.Error("the hub takes part in peerings again, and it slept on")
+	}
+}
+
+// Of several hubs, the one that a preference prefers is chosen: one for hubs or for the whole path, and not one for the
+// chosen clusters. A hub that will never do is not waited for.
+func TestPreferencesAboutHubsAreAskedOfHubs(t *testing.T) {
+	hub := func(name, provider string) *Cluster {
+		return &Cluster{
+			Name: name, Driver: v1alpha1.DriverLiqo, Ready: true, AccessVerified: true, Provider: provider, Labels: map[string]string{v1alpha1.LabelProvider: provider},
+			Liqo: &v1alpha1.LiqoCluster{Hub: true, Modules: v1alpha1.ModulesFor(true)},
+		}
+	}
+	inventory := stock([]*Cluster{hub("one", "acme"), hub("other", "acme"), hub("green", "green")})
+	own := hub("own", "")
+	own.Consumers, own.Liqo.Hub = []v1alpha1.ConsumerReference{{Platform: "cf"}}, false
+	inventory.UpsertCluster(own)
+	for i := range 3 { // the green one is the fullest
+		inventory.Reserve(Holding{Instance: fmt.Sprint("si-", i), Hub: "green", Held: map[string]Resources{"one": cores(1)}})
+	}
+	peered := Request{ID: "si-new", Peering: &Peering{PeeringPlan: v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleHubAndSpoke}}}
+	for scope, prefers := range map[v1alpha1.RuleScope]bool{"": true, v1alpha1.RulePath: true, v1alpha1.RuleClusters: false, v1alpha1.RuleHubs: true} {
+		policy := v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Prefer: []v1alpha1.PolicyPreference{
+			{PolicyRule: v1alpha1.PolicyRule{Name: "green", AppliesTo: scope, Expression: "cluster.provider == 'green'"}, Weight: 100},
+		}}}
+		inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{policy}))
+		r := inventory.Snapshot().Govern(peered, Consumer{Platform: "cf"})
+		if (r.Peering.Hub == "green") != prefers {
+			t.Errorf("appliesTo %q: the hub is %q (%s)", scope, r.Peering.Hub, r.Peering.Problem)
+		}
+	}
+	for name, row := range map[string]struct {
+		cordoned string // of the hubs
+		excludes []string
+		hopeless bool
+	}{
+		"all are excluded":                              {excludes: []string{"acme", "green"}, hopeless: true},
+		"all are excluded, and one is cordoned":         {cordoned: "green", excludes: []string{"acme", "green"}, hopeless: true},
+		"the only one that is not excluded is cordoned": {cordoned: "green", excludes: []string{"acme"}},
+	} {
+		fork := inventory.Fork()
+		if row.cordoned != "" {
+			c := hub(row.cordoned, row.cordoned)
+			c.Cordoned = true
+			fork.UpsertCluster(c)
+		}
+		asked := peered
+		asked.ExcludeProviders = row.excludes
+		r := fork.Snapshot().Govern(asked, Consumer{Platform: "cf"})
+		if r.Peering.Problem == "" || r.Peering.passing == row.hopeless {
+			t.Errorf("%s: the hub is %q (%s), for a time: %t", name, r.Peering.Hub, r.Peering.Problem, r.Peering.passing)
+		}
 	}
 }
 

@@ -85,3 +85,32 @@ func TestLinksHoldByWhatLiqoMeasures(t *testing.T) {
 		}
 	}
 }
+
+// A latency may be as high as the bound. One that is not known, or was measured too long ago, is none.
+func TestABoundOfTheLatency(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	const ms = time.Millisecond
+	for name, row := range map[string]struct {
+		own, measured time.Duration
+		ago           time.Duration
+		bound         v1alpha1.LatencyBound
+		fits          bool
+		says          string
+	}{
+		"as much":                  {own: 10 * ms, bound: v1alpha1.LatencyBound{Milliseconds: 10}, fits: true},
+		"more":                     {own: 10*ms + 1, bound: v1alpha1.LatencyBound{Milliseconds: 10}, says: "is 10.000001ms from Sluice, at most 10ms allowed"},
+		"not known":                {measured: ms, bound: v1alpha1.LatencyBound{Milliseconds: 10}, says: "at most 10ms from Sluice allowed, and not measured from there"},
+		"as much from elsewhere":   {own: time.Second, measured: 10 * ms, bound: v1alpha1.LatencyBound{Milliseconds: 10, From: "eu"}, fits: true},
+		"more from elsewhere":      {own: ms, measured: 11 * ms, bound: v1alpha1.LatencyBound{Milliseconds: 10, From: "eu"}, says: "is 11ms from eu, at most 10ms allowed"},
+		"not known from there":     {own: ms, measured: ms, bound: v1alpha1.LatencyBound{Milliseconds: 10, From: "us"}, says: "at most 10ms from us allowed, and not measured from there"},
+		"as old as is allowed":     {measured: ms, ago: time.Minute, bound: v1alpha1.LatencyBound{Milliseconds: 10, From: "eu", MaxAgeSeconds: 60}, fits: true},
+		"older":                    {measured: ms, ago: time.Minute + time.Second, bound: v1alpha1.LatencyBound{Milliseconds: 10, From: "eu", MaxAgeSeconds: 60}, says: "was last measured from eu 1m1s ago, at most 1m0s allowed"},
+		"of any age, and very old": {measured: ms, ago: 1000 * time.Hour, bound: v1alpha1.LatencyBound{Milliseconds: 10, From: "eu"}, fits: true},
+	} {
+		c := &Cluster{Name: "c", Ready: true, AccessVerified: true, Allocatable: cores(4), Latency: row.own, Latencies: map[string]Measured{"eu": {Median: row.measured, At: now.Add(-row.ago)}}}
+		d, err := Place(Request{ID: "si", At: now, Resources: cores(1), MaxLatency: &row.bound}, stock([]*Cluster{c}).Snapshot())
+		if (err == nil) != row.fits || err != nil && d.Rejections[0].Examples[0].Message != row.says {
+			t.Errorf("%s: %v, want %q", name, err, row.says)
+		}
+	}
+}

@@ -198,6 +198,77 @@ func TestRoomThatIsBeingMade(t *testing.T) {
 	}
 }
 
+// An instance leaves a cluster for the first, by name, of those for which it has to. Room on a cluster that has gone is
+// nobody else's.
+func TestPreempting(t *testing.T) {
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}})
+	victims := func(names ...string) (all []v1alpha1.Victim) {
+		for _, name := range names {
+			all = append(all, v1alpha1.Victim{Instance: name})
+		}
+		return all
+	}
+	inventory.Preempt("si-3", &v1alpha1.Preemption{Cluster: "eu", Victims: victims("si-a", "si-b")})
+	inventory.Preempt("si-2", &v1alpha1.Preemption{Cluster: "eu", Victims: victims("si-b")})
+	inventory.Preempt("si-1", &v1alpha1.Preemption{Cluster: "an old one", Victims: victims("si-a", "si-b")})
+	for _, row := range [][3]string{{"si-a", "eu", "si-3"}, {"si-b", "eu", "si-2"}, {"si-c", "eu", ""}, {"si-a", "an old one", "si-1"}, {"si-a", "us", ""}} {
+		if by, p := inventory.Snapshot().Preempting(row[0], row[1]); by != row[2] || (p != nil) != (row[2] != "") || p != nil && p.Cluster != row[1] {
+			t.Errorf("%s leaves %s for %q: %+v, want %q", row[0], row[1], by, p, row[2])
+		}
+	}
+	inventory.Preempt("si-2", nil)
+	inventory.Preempt("si-3", nil)
+	if _, err := Place(Request{ID: "si-new", Resources: cores(1)}, inventory.Snapshot()); err != nil {
+		t.Errorf("room is made on a cluster that has gone, and eu takes nothing: %v", err)
+	}
+}
+
+// A cluster wakes a request that may displace others if it would have room without them, and only then: not if it would
+// not take the request at all, if they are of no lower class, or if they hold too little. Requests with replicas or
+// components displace nothing.
+func TestWhoMayDisplaceOthersIsWokenByTheirClusters(t *testing.T) {
+	for name, row := range map[string]struct {
+		request  Request
+		held     int64
+		class    string
+		cordoned bool
+		wakes    bool
+	}{
+		"they hold enough":           {request: Request{Resources: cores(4)}, held: 4, class: "bronze", wakes: true},
+		"they hold too little":       {request: Request{Resources: cores(8)}, held: 4, class: "bronze"},
+		"they are of the same class": {request: Request{Resources: cores(4)}, held: 4, class: "gold"},
+		"they are of none":           {request: Request{Resources: cores(4)}, held: 4},
+		"the cluster is cordoned":    {request: Request{Resources: cores(4)}, held: 4, class: "bronze", cordoned: true},
+		"replicas":                   {request: Request{Resources: cores(4), Replicas: 1}, held: 4, class: "bronze"},
+		"components":                 {request: Request{Components: []Component{{Name: "web", Resources: cores(4)}}}, held: 4, class: "bronze"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eu := func(used int64) *Cluster {
+				return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Cordoned: row.cordoned, Allocatable: cores(7), ForeignUse: cores(used)}
+			}
+			inventory, woken := watched(eu(3))
+			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
+			inventory.Reserve(Holding{Instance: "si-other", Class: row.class, Held: map[string]Resources{"eu": cores(row.held)}})
+			r := row.request
+			r.ID, r.Class = "si-gold", "gold"
+			if _, err := inventory.Place(r); err == nil {
+				t.Fatal("it fits at once")
+			}
+			if p := Preempt(r, inventory.Snapshot()); (p != nil) != row.wakes {
+				t.Errorf("room is made for it: %+v", p)
+			}
+			if woken(); row.wakes {
+				inventory.UpsertCluster(eu(2))
+			} else {
+				inventory.UpsertCluster(eu(1))
+			}
+			if got := woken()["si-gold"]; (got > 0) != row.wakes {
+				t.Errorf("it is woken %d times", got)
+			}
+		})
+	}
+}
+
 // A preemption stands as long as its classes are as they were, and its cluster would take the
 // request without the victims.
 func TestPreemptionsThatNoLongerStand(t *testing.T) {

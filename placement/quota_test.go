@@ -192,3 +192,49 @@ func TestABudgetAwaitsLowerPrices(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Each quota counts that concerns the consumer: none by a name that it lacks, and every other one, whatever their order.
+// An instance on several clusters is one instance, also if the quota comes into force later or the instance changes hands.
+func TestSeveralQuotas(t *testing.T) {
+	instances := func(per v1alpha1.Scope, most, warnAt int32) *Policy {
+		return &Policy{Name: "per-" + string(per), Quota: &v1alpha1.Quota{Per: per, Instances: &most, WarnAt: warnAt}}
+	}
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(9)}, {Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(9)}})
+	both := map[string]Resources{"eu": cores(1), "us": cores(1)}
+	consumer := Consumer{Platform: "cf", Space: "one"}
+	inventory.Reserve(Holding{Instance: "si-0", Consumer: consumer, Held: both})
+	place := func(id string, of Consumer) (Decision, string) {
+		d, err := inventory.Place(inventory.Snapshot().Govern(Request{ID: id, Resources: cores(1), Clusters: 2}, of))
+		if err != nil {
+			return d, err.Error()
+		}
+		return d, ""
+	}
+	inventory.SetPolicies(Policies{instances(v1alpha1.ScopeApplication, 0, 1), instances(v1alpha1.ScopeSpace, 2, 100)})
+	d, why := place("si-1", consumer)
+	if want := []string{"per-space allows each space 2 service instances: 2 are held"}; why != "" || !slices.Equal(d.Warnings, []string{"policy " + want[0]}) {
+		t.Errorf("%q, with the warnings %q, want %q", why, d.Warnings, want)
+	}
+	const refused = "policy per-space allows each space 2 service instances: 2 are held, 1 asked for"
+	if _, why := place("si-2", consumer); why != refused {
+		t.Errorf("a third one: %q, want %q", why, refused)
+	}
+	if _, why := place("si-2", Consumer{Platform: "cf", Space: "one", Application: "shop"}); why != "policy per-application allows each application 0 service instances: 0 are held, 1 asked for" {
+		t.Errorf("one of an application: %q", why)
+	}
+	inventory.Reserve(Holding{Instance: "si-1", Consumer: Consumer{Platform: "cf", Space: "two"}, Held: both})
+	if _, why := place("si-2", consumer); why != "" {
+		t.Errorf("one has gone to another space, and there is no room for another: %s", why)
+	}
+	if d, why := place("si-3", Consumer{Platform: "cf", Space: "two"}); why != "" || len(d.Warnings) != 1 {
+		t.Errorf("the other space has one: %s, warnings %q", why, d.Warnings)
+	}
+	if _, why := place("si-4", Consumer{Platform: "cf", Space: "two"}); why != refused {
+		t.Errorf("the other space has two: %q", why)
+	}
+	inventory.SetPolicies(Policies{instances(v1alpha1.ScopeSpace, 2, 0)})
+	inventory.Release("si-3")
+	if d, why := place("si-4", Consumer{Platform: "cf", Space: "two"}); why != "" || len(d.Warnings) != 0 {
+		t.Errorf("a quota that does not warn: %s, warnings %q", why, d.Warnings)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -166,6 +167,12 @@ func TestWhoeverFitsIsWoken(t *testing.T) {
 			c := inRegion(name("c", 4), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "region"), rapid.Int64Range(0, 6).Draw(t, "cpu"))
 			c.Cordoned = rapid.IntRange(0, 4).Draw(t, "cordoned") == 0
 			c.ForeignUse = Resources{corev1.ResourceCPU: rapid.Int64Range(0, 2).Draw(t, "foreign")}
+			if rapid.IntRange(0, 2).Draw(t, "has nodes") == 0 {
+				withNodes(c, rapid.SliceOfN(rapid.Int64Range(0, 6), 1, 3).Draw(t, "free on nodes")...)
+			}
+			c.Latency = time.Duration(rapid.IntRange(0, 3).Draw(t, "latency")) * time.Millisecond
+			c.Latencies = map[string]Measured{"c0": {Median: time.Duration(rapid.IntRange(1, 3).Draw(t, "from c0")) * time.Millisecond}}
+			c.Currency, c.Prices = "EUR", map[corev1.ResourceName]int64{corev1.ResourceCPU: rapid.Int64Range(1, 3).Draw(t, "price") * 1000}
 			return c
 		}
 		consumer := func() Consumer { return Consumer{Platform: "cf", Space: "s", Application: name("app", 1)} }
@@ -254,7 +261,14 @@ func drawWaiting(t *rapid.T, id string, consumer Consumer) Request {
 	if r.Consumer.Plan = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "plan"); rapid.IntRange(0, 3).Draw(t, "ruled") == 0 {
 		r.Rules = []Rule{inRegionOfPlan}
 	}
-	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	if rapid.IntRange(0, 3).Draw(t, "has a large pod") == 0 {
+		r.LargestPods = []Resources{{corev1.ResourceCPU: min(r.Resources[corev1.ResourceCPU], 4)}}
+	}
+	switch rapid.IntRange(0, 8).Draw(t, "kind") {
+	case 8:
+		r.MaxLatency = &v1alpha1.LatencyBound{Milliseconds: 2, From: rapid.SampledFrom([]string{"", "c0"}).Draw(t, "from")}
+	case 7:
+		r.MaxPrice = &Price{"EUR", rapid.Int64Range(1, 12).Draw(t, "max price")}
 	case 6:
 		r.Selector = labels.SelectorFromSet(labels.Set{v1alpha1.LabelRegion: "a"})
 	case 0:
@@ -265,7 +279,7 @@ func drawWaiting(t *rapid.T, id string, consumer Consumer) Request {
 		r.Replicas = rapid.IntRange(1, 6).Draw(t, "replicas")
 	case 3:
 		r.Components = []Component{{Name: "db", Resources: r.Resources}, {Name: "web", Resources: Resources{corev1.ResourceCPU: 2}}}
-		r.Links = []Link{{Between: [2]int{0, 1}}}
+		r.Links = []Link{{Between: [2]int{0, 1}, Most: 2 * time.Millisecond}}
 	}
 	return r
 }
