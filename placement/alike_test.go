@@ -52,6 +52,8 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"request.plan in cluster.labels || !(consumer.space in cluster.labels)", "size(cluster.name) >= size(request.id) && !(size(request) == 5)", "cluster.labels.gpu > 7 || request.plan < cluster.labels.gpu",
 		"request.images.exists(i, i == cluster.labels.gpu) && !(request.images.exists(i, i == cluster.region) && cluster.labels['gpu'] != request.plan)", "cluster.labels == request",
 		"request.plan.contains(cluster.region) && (request.missing == 1 || cluster.provider != consumer.space)",
+		"cluster.labels.exists(k, cluster.labels[k] == consumer.space)", "!claims.exists(c, c.value == consumer.space + request.plan) && claims.size() > 0",
+		"request.missing == cluster.region", "request.missing < cluster.region || cluster.name == 'cluster-001'", "!(cluster.region in request.missing)", "cluster.labels.startsWith(request.plan) || cluster.region == request.plan",
 	}
 	var compiled []*expression
 	for _, source := range sources {
@@ -69,23 +71,34 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 				fleet[i].Labels["gpu"] = gpu
 			}
 		}
-		r := Request{ID: rapid.SampledFrom([]string{"si-1", "cluster-001", "a"}).Draw(t, "id"), Consumer: Consumer{Plan: rapid.SampledFrom(regions).Draw(t, "plan"), Space: "one", Organization: "a 'quoted' name"}, Images: []string{"DE", "eu"}, Rules: make([]Rule, 1)}
+		pages := stock(fleet).Snapshot().pages
 		e := compiled[rapid.IntRange(0, len(compiled)-1).Draw(t, "expression")]
-		facts := r.facts()
-		for _, p := range stock(fleet).Snapshot().pages {
-			var want set
-			for row, c := range p.clusters {
-				if ok, err := e.holds(c, facts); ok && err == nil {
-					want.add(row)
-				}
-			}
-			for range 2 { // the second time from what is kept
-				if got := e.rows(p, p.all, facts); got != want {
-					t.Fatalf("%s holds for %v, want %v", e.source, got, want)
-				}
-			}
+		for range 3 { // the pages keep what they know for requests that ask for the same
+			holdsForEach(t, e, pages)
 		}
 	})
+}
+
+// holdsForEach compares an expression's rows with those of which it holds one by one, for a request that is drawn.
+func holdsForEach(t *rapid.T, e *expression, pages []*page) {
+	r := Request{
+		ID: rapid.SampledFrom([]string{"si-1", "cluster-001", "a"}).Draw(t, "id"), Images: []string{"DE", "eu"}, Rules: make([]Rule, 1),
+		Consumer: Consumer{Plan: rapid.SampledFrom(regions).Draw(t, "plan"), Space: rapid.SampledFrom([]string{"one", "two", "a", "DE"}).Draw(t, "space"), Organization: "a 'quoted' name"},
+	}
+	facts := r.facts()
+	for _, p := range pages {
+		var want set
+		for row, c := range p.clusters {
+			if ok, err := e.holds(c, facts); ok && err == nil {
+				want.add(row)
+			}
+		}
+		for range 2 { // the second time from what is kept
+			if got := e.rows(p, p.all, facts); got != want {
+				t.Fatalf("%s holds for %v, want %v", e.source, got, want)
+			}
+		}
+	}
 }
 
 // An expression that every request has another value of is not evaluated for each request and cluster.

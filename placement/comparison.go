@@ -74,9 +74,9 @@ var comparisons = map[string]func(first, second ref.Val) ref.Val{
 		}
 		return types.MaybeNoSuchOverloadErr(b)
 	},
-	overloads.StartsWith: ofStrings(types.StringStartsWith),
-	overloads.EndsWith:   ofStrings(types.StringEndsWith),
-	overloads.Contains:   ofStrings(types.StringContains),
+	overloads.StartsWith: types.StringStartsWith,
+	overloads.EndsWith:   types.StringEndsWith,
+	overloads.Contains:   types.StringContains,
 }
 
 func negated(value ref.Val) ref.Val {
@@ -97,15 +97,6 @@ func ordering(holds func(order int) bool) func(a, b ref.Val) ref.Val {
 			return types.Bool(holds(int(n)))
 		}
 		return order
-	}
-}
-
-func ofStrings(compare func(a, b ref.Val) ref.Val) func(a, b ref.Val) ref.Val {
-	return func(a, b ref.Val) ref.Val {
-		if _, ok := a.(types.String); !ok {
-			return types.MaybeNoSuchOverloadErr(a)
-		}
-		return compare(a, b)
 	}
 }
 

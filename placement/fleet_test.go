@@ -185,6 +185,7 @@ func TestChanged(t *testing.T) {
 		{"a decision", func() { _, _ = inventory.Place(Request{ID: "b", Resources: Resources{corev1.ResourceCPU: 1}}) }, true},
 		{"its release", func() { inventory.Release("a") }, true},
 		{"a recovery", func() { inventory.ReserveAll([]Holding{{Instance: "c"}}) }, true},
+		{"a policy", func() { inventory.SetPolicies(nil) }, true},
 		{"a deletion", func() { inventory.DeleteCluster(c.Name) }, true},
 		{"a deletion of nothing", func() { inventory.DeleteCluster(c.Name) }, false},
 	} {

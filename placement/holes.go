@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -110,15 +111,7 @@ func (h *Holes) amounts(of Resources) []int64 {
 	return amounts
 }
 
-func (h *Holes) each() func(yield func(row []int64) bool) {
-	return func(yield func([]int64) bool) {
-		for row := range slices.Chunk(h.rows, len(h.names)+1) {
-			if !yield(row) {
-				return
-			}
-		}
-	}
-}
+func (h *Holes) each() iter.Seq[[]int64] { return slices.Chunk(h.rows, len(h.names)+1) }
 
 // podsOf reads pods.
 func podsOf(lists []corev1.ResourceList) (pods []Resources) {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"testing"
@@ -97,6 +98,48 @@ func TestNodesThatHaveNothing(t *testing.T) {
 		c := &Cluster{Holes: HolesOf(nodes)}
 		if left := c.holesLeft(held); len(left.rows) > 0 {
 			t.Errorf("%d nodes that have nothing have the holes %v", len(nodes), left.rows)
+		}
+	}
+}
+
+// Pods are ordered by the last of their resources that differs, the largest first.
+func TestComparePods(t *testing.T) {
+	pod := func(cpu, memory, gpus int64) Resources {
+		return Resources{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory, testGPU: gpus}
+	}
+	inOrder := []Resources{pod(0, 0, 2), pod(9, 5, 1), pod(8, 5, 1), pod(9, 4, 1), {corev1.ResourceMemory: 7}, {corev1.ResourceCPU: 9}, {}}
+	for i, a := range inOrder {
+		for k, b := range inOrder {
+			if got := comparePods(a, b); got != cmp.Compare(i, k) {
+				t.Errorf("%v and %v: %d", a, b, got)
+			}
+		}
+	}
+}
+
+// Rows are similar if each amount differs by at most so many 64ths of the greater one.
+func TestSimilarRows(t *testing.T) {
+	for _, row := range []struct {
+		a, b  []int64 // and the number of nodes, which does not count
+		share int64
+		want  bool
+	}{
+		{[]int64{64, 1}, []int64{64, 9}, 1, true},
+		{[]int64{64, 1}, []int64{63, 1}, 1, true},
+		{[]int64{63, 1}, []int64{64, 1}, 1, true},
+		{[]int64{64, 1}, []int64{62, 1}, 1, false},
+		{[]int64{64, 1}, []int64{62, 1}, 2, true},
+		{[]int64{640, 1}, []int64{630, 1}, 1, true},
+		{[]int64{640, 1}, []int64{629, 1}, 1, false},
+		{[]int64{32, 1}, []int64{31, 1}, 1, false},
+		{[]int64{32, 1}, []int64{31, 1}, 2, true},
+		{[]int64{96, 1}, []int64{93, 1}, 2, true},
+		{[]int64{96, 1}, []int64{92, 1}, 2, false},
+		{[]int64{64, 64, 1}, []int64{64, 60, 1}, 2, false},
+		{[]int64{5, 0, 1}, []int64{0, 0, 1}, 64, true},
+	} {
+		if got := similar(row.a, row.b, row.share); got != row.want {
+			t.Errorf("%v and %v by %d: %t", row.a, row.b, row.share, got)
 		}
 	}
 }

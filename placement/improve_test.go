@@ -168,6 +168,50 @@ func TestImproveIsNeverWorseThanGreedy(t *testing.T) {
 	}
 }
 
+// What a plan is worth is what all instances gain by it, where no score depends on what is on other clusters. A plan
+// beside another one has most of its moves, and some others; all plans keep the limits.
+func TestPlansBesideThePlan(t *testing.T) {
+	without, further, kept, all := 0, 0, 0, 0
+	for _, seed := range []uint64{0, 3, 5, 10} { // by balance, and by what is packed
+		in, requests := settledFleet(seed, 10, 30)
+		x := newImprovement(requests, in, 3, 6)
+		plan := x.greedy()
+		before := x.contentment(nil)
+		for round := range uint64(12) {
+			other := x.neighbour(plan, round)
+			seen := map[int]bool{}
+			for _, m := range other {
+				if seen[m.request] || m.proposal.Gain < 3 {
+					t.Fatalf("seed %d: %+v", seed, other)
+				}
+				seen[m.request] = true
+			}
+			for _, m := range plan {
+				if all++; seen[m.request] {
+					kept++
+					delete(seen, m.request)
+				} else {
+					without++
+				}
+			}
+			if further += len(seen); len(other) > 6 {
+				t.Fatalf("seed %d: %d moves of at most 6", seed, len(other))
+			}
+			if got, want := x.worth(other), x.contentment(other)-before; got != want {
+				t.Fatalf("seed %d: %d moves are worth %d, and all instances gain %d", seed, len(other), got, want)
+			}
+			plan = other
+		}
+		if got := x.contentment(nil); got != before {
+			t.Errorf("seed %d: the scores sum up to %d, and once all is undone to %d", seed, before, got)
+		}
+	}
+	t.Logf("of %d moves, %d are kept; %d others", all, kept, further)
+	if without == 0 || further == 0 || kept < all/2 {
+		t.Errorf("of %d moves, %d are kept, %d are not, and there are %d others", all, kept, without, further)
+	}
+}
+
 func TestImproveMovesNothingWithoutABudget(t *testing.T) {
 	in, requests := settledFleet(0, 8, 30)
 	if len(Improve(requests, in, 1, 10)) == 0 {

@@ -172,4 +172,10 @@ func TestGains(t *testing.T) {
 			t.Errorf("from %d to %d: %t", row.before, row.now, got)
 		}
 	}
+	w.Common[corev1.ResourceMemory] = 3 // of which replicas take nothing
+	for now, want := range map[int64]bool{2: false, 3: true, 4: true} {
+		if got := w.gains(corev1.ResourceMemory, 0, now); got != want {
+			t.Errorf("to %d of what they have in common: %t", now, got)
+		}
+	}
 }

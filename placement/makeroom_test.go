@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // roomPolicies let instances of plan p<n> move together with at most n − 1 others.
@@ -253,5 +254,52 @@ func TestMakeRoomMovesNobodyToNowhere(t *testing.T) {
 	inventory.Reserve(Holding{Instance: spare.ID, Consumer: spare.Consumer, Held: map[string]Resources{"a": cores(2), "b": cores(2)}})
 	if p := MakeRoom(Request{ID: "si-new", Resources: cores(4)}, inventory, movableAmong([]Request{spare})); p != nil {
 		t.Errorf("%+v", p)
+	}
+}
+
+// Of several instances each of which would make enough room, the smallest moves. Its class and that of the order are in
+// the status, and the moves stand as long as the order's class is as it was.
+func TestMakeRoomMovesTheSmallest(t *testing.T) {
+	in := func(name string, has int64) *Cluster {
+		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(has), Labels: labels.Set{v1alpha1.LabelCluster: name}}
+	}
+	inventory := stock([]*Cluster{in("a", 9), in("b", 4)})
+	classes := CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsNever)})
+	inventory.SetPolicies(slices.Concat(roomPolicies(1), classes))
+	var all []Request
+	for i, n := range []int64{4, 3, 2} {
+		r := Request{ID: fmt.Sprint("si-", i), Consumer: Consumer{Plan: "p1"}, Resources: cores(n), Current: []string{"a"}, Class: []string{"", "bronze", ""}[i]}
+		all = append(all, r)
+		inventory.Reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: map[string]Resources{"a": r.Resources}})
+	}
+	r := Request{ID: "si-new", Resources: cores(3), Class: "silver", Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: "a"})}
+	p := MakeRoom(r, inventory, movableAmong(all))
+	if p == nil || len(p.Victims) != 1 || p.Victims[0].Instance != "si-1" || p.Victims[0].PriorityClass != "bronze" || p.Victims[0].Priority != 10 {
+		t.Fatalf("%+v", p)
+	}
+	if p.PriorityClass != "silver" || p.Priority != 100 || p.Message == "" {
+		t.Errorf("it is for class %q (%d): %q", p.PriorityClass, p.Priority, p.Message)
+	}
+	for name, row := range map[string]struct {
+		change func(*Request, *v1alpha1.Preemption)
+		stands bool
+	}{
+		"as it was":                 {func(*Request, *v1alpha1.Preemption) {}, true},
+		"the order has none now":    {func(r *Request, _ *v1alpha1.Preemption) { r.Class = "" }, false},
+		"it has another":            {func(r *Request, _ *v1alpha1.Preemption) { r.Class = "bronze" }, false},
+		"it has another value":      {func(_ *Request, p *v1alpha1.Preemption) { p.Priority = 99 }, false},
+		"it had none":               {func(_ *Request, p *v1alpha1.Preemption) { p.PriorityClass, p.Priority = "", 0 }, false},
+		"it had none, and has none": {func(r *Request, p *v1alpha1.Preemption) { r.Class, p.PriorityClass, p.Priority = "", "", 0 }, true},
+		"another is to move":        {func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].Instance = "si-9" }, false},
+		"it is to move elsewhere":   {func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].To = []string{"gone"} }, false},
+		"more than the policy lets": {func(_ *Request, p *v1alpha1.Preemption) {
+			p.Victims = append(p.Victims, v1alpha1.Victim{Instance: "si-2", To: []string{"b"}})
+		}, false},
+	} {
+		asked, room := r, p.DeepCopy()
+		row.change(&asked, room)
+		if got := MovesStand(asked, inventory, room, movableAmong(all)); got != row.stands {
+			t.Errorf("%s: they stand: %t", name, got)
+		}
 	}
 }

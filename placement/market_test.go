@@ -84,3 +84,23 @@ func TestTheMarketOfASluice(t *testing.T) {
 		})
 	}
 }
+
+// An order that was decided before another one took the last place at a broker is decided again.
+func TestTheLastPlaceAtABrokerIsGivenOnce(t *testing.T) {
+	broker := aBroker("eu", "eu", "mysql/small")
+	broker.Markets = map[string]Market{"mysql/small": {Known: true, Orders: 1}}
+	inventory := stock([]*Cluster{broker})
+	r := Request{ID: "si-1", Resources: Resources{v1alpha1.ResourceInstances: 1}, Upstream: &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{"eu": upstreamCandidate("eu", "")}}}
+	before := inventory.Snapshot()
+	d, err := Place(r, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !inventory.Snapshot().allows(r, d, before) {
+		t.Error("it is decided again, though nothing has changed")
+	}
+	inventory.Reserve(Holding{Instance: "si-2", Held: map[string]Resources{"eu": {v1alpha1.ResourceInstances: 1}}})
+	if inventory.Snapshot().allows(r, d, before) {
+		t.Error("it gets the place that another one has")
+	}
+}

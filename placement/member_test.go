@@ -86,3 +86,40 @@ func TestMemberOf(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that a policy made is as the policy describes it or, if the policy makes none any more, as it was made.
+func TestMemberOfAClusterThatAPolicyMade(t *testing.T) {
+	plan := joining(t, &v1alpha1.ClusterJoin{As: v1alpha1.SideConsumer, GatewayService: corev1.ServiceTypeNodePort})
+	elastic := func(name, region string) *Policy {
+		return &Policy{Name: name, Elastic: &v1alpha1.Elastic{Member: v1alpha1.MemberTemplate{Region: region}}}
+	}
+	member := func(region string, labels map[string]string) *v1alpha1.ShapeMember {
+		return &v1alpha1.ShapeMember{MemberTemplate: v1alpha1.MemberTemplate{Region: region, Labels: labels}, GatewayService: corev1.ServiceTypeNodePort}
+	}
+	made := member("made", nil)
+	for name, row := range map[string]struct {
+		policies  Policies
+		delivered bool
+		want      *v1alpha1.ShapeMember
+		fails     bool
+	}{
+		"by one of several":                             {policies: Policies{elastic("first", "us"), {Name: "other"}, elastic("grow", "eu")}, delivered: true, want: member("eu", map[string]string{v1alpha1.LabelElastic: "grow"})},
+		"by one that has gone":                          {policies: Policies{elastic("first", "us")}, delivered: true, want: made},
+		"by one that makes none":                        {policies: Policies{{Name: "grow"}}, delivered: true, want: made},
+		"by one that has gone, and it is not delivered": {policies: Policies{elastic("first", "us")}, fails: true},
+	} {
+		i := &v1alpha1.ServiceInstance{}
+		i.Labels = map[string]string{v1alpha1.LabelElastic: "grow"}
+		if row.delivered {
+			i.Status.Delivered = &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "m", Shape: &v1alpha1.ClusterShape{Member: made}}}}}
+		}
+		got, err := row.policies.MemberOf(i, plan, nil)
+		if (err != nil) != row.fails || !equality.Semantic.DeepEqual(got, row.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, row.want)
+		}
+	}
+	r, err := NewRequest("si", plan, nil)
+	if err != nil || r.Shape == nil || r.Shape.Variables != nil {
+		t.Errorf("a cluster without variables is asked for as %+v: %v", r.Shape, err)
+	}
+}

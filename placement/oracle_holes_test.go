@@ -19,10 +19,15 @@ func (w *world) dig(c *placement.Cluster) {
 	}
 	n := 1 + w.IntN(4)
 	w.nodes[c.Name] = nil
-	for range n {
-		w.nodes[c.Name] = append(w.nodes[c.Name], placement.Resources{
+	alike := w.one(2)
+	for i := range n {
+		node := placement.Resources{
 			cpu: int64(w.IntN(int(c.Allocatable[cpu])/n+1)) / 1000 * 1000, memory: int64(w.IntN(int(c.Allocatable[memory]>>30)/n+1)) << 30,
-		})
+		}
+		if alike && i > 0 {
+			node = maps.Clone(w.nodes[c.Name][0])
+		}
+		w.nodes[c.Name] = append(w.nodes[c.Name], node)
 	}
 	c.Holes = placement.HolesOf(w.nodes[c.Name])
 }

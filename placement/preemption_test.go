@@ -142,6 +142,27 @@ func TestPreemptFindsTheOneAmongLarger(t *testing.T) {
 	}
 }
 
+// Room is made on a cluster if those that may leave it hold what is lacking, and are not too many; not if nothing is lacking.
+func TestRoomOnACluster(t *testing.T) {
+	for _, row := range []struct {
+		asked, each int64
+		victims     int
+		leave       int // 0 if no room is made
+	}{{2, 1, 3, 1}, {3, 1, 3, 2}, {4, 1, 3, 3}, {5, 1, 3, 0}, {1, 1, 3, 0}, {64, 1, 80, 63}, {65, 1, 80, 64}, {66, 1, 80, 0}, {66, 2, 80, 33}} {
+		inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(1 + row.each*int64(row.victims))}})
+		inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
+		for i := range row.victims {
+			inventory.Reserve(Holding{Instance: fmt.Sprint("si-", i), Class: "bronze", Held: map[string]Resources{"eu": cores(row.each)}})
+		}
+		s := inventory.Snapshot()
+		at, _ := s.find("eu")
+		found, ok := newSearch(Request{ID: "si-new", Class: "gold", Resources: cores(row.asked)}, s).room(at)
+		if ok != (row.leave > 0) || len(found.victims) != row.leave {
+			t.Errorf("%+v: %d leave (%t)", row, len(found.victims), ok)
+		}
+	}
+}
+
 // BenchmarkPreempt searches for room in a fleet that is full of instances that may be
 // displaced.
 func BenchmarkPreempt(b *testing.B) {

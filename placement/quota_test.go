@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -158,7 +159,7 @@ func TestABudgetChoosesAmongClusters(t *testing.T) {
 			}
 			d, err := inventory.Place(inventory.Snapshot().Govern(row.request, Consumer{Platform: "cf"}))
 			if row.why != "" {
-				if err == nil || err.Error() != row.why {
+				if none, _ := AsUnplaceable(err); none == nil || none.Error() != row.why || none.Denied != strings.HasPrefix(row.why, "policy") {
 					t.Errorf("it is placed on %+v, or refused because %v; want %s", d.Placements, err, row.why)
 				}
 				return

@@ -84,9 +84,7 @@ func (s *Snapshot) room(r Request) Room {
 		room.Price = nil
 	}
 	room.Clusters, room.Orders = len(counts), ordersOn(counts, r.ClusterCount())
-	if room.Price != nil {
-		room.Price = room.Price.times(int64(r.ClusterCount()))
-	}
+	room.Price = room.Price.times(int64(r.ClusterCount()))
 	if limits == 0 && room.Orders > 0 {
 		room.Orders, room.AtLeast = 1, true
 	}

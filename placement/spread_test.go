@@ -21,7 +21,7 @@ func drawGrouped(t *rapid.T) []*Cluster {
 			Name: fmt.Sprintf("cluster-%d", i), Ready: true, AccessVerified: true, Labels: labels.Set{},
 			Allocatable: Resources{corev1.ResourceCPU: rapid.Int64Range(0, 9).Draw(t, "cpu")},
 		}
-		if region := rapid.SampledFrom([]string{"", "ap", "eu", "us"}).Draw(t, "region"); region != "" {
+		if region := rapid.SampledFrom([]string{"", "af", "ap", "eu", "sa", "us"}).Draw(t, "region"); region != "" {
 			fleet[i].Labels[v1alpha1.LabelRegion] = region
 		}
 	}

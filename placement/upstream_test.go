@@ -82,6 +82,11 @@ func TestUpstream(t *testing.T) {
 	if _, d, err := order("unbound"); err != nil || d.Placements[0].Cluster != "other" {
 		t.Errorf("an order that nobody binds goes to %+v, %v", d.Placements, err)
 	}
+	bad := *plan.Upstream
+	bad.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "region", Operator: "near"}}}
+	if _, err := NewRequest("si", &catalog.Plan{Offering: plan.Offering, Plan: v1alpha1.Plan{ID: "p", Kind: v1alpha1.PlanKindUpstream, Upstream: &bad}}, nil); err == nil {
+		t.Error("a selector that is none is taken")
+	}
 	plan.Upstream.Candidates = all[2:]
 	_, _, err := order("late")
 	for _, reason := range []string{"NoCandidate on 3", "NotOffered on 1 (gone: its catalog has no plan small of service mysql that may be ordered)", "DriverMismatch on 1 (cluster: is no broker)"} {
