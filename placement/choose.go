@@ -174,7 +174,7 @@ func (e *evaluation) pickSpread(forRoom bool) ([]candidate, *shortage) {
 	s, rank := e.request.Spread, e.ranking(forRoom)
 	asked, enough := e.layout()
 	_, pair := e.terms()
-	if forRoom && s.Weight > 0 {
+	if forRoom {
 		pair = 0 // only room counts
 	}
 	var only map[string]bool

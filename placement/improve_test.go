@@ -125,7 +125,7 @@ func greedily(requests []Request, in *Inventory, leastGain int32, most int) (mov
 func TestImproveIsNeverWorseThanGreedy(t *testing.T) {
 	var better, same int
 	var gained, greedyGained int64
-	for seed := range uint64(25) {
+	for seed := range uint64(16) {
 		seed += 15
 		random := rand.New(rand.NewPCG(seed, 1))
 		in, requests := settledFleet(seed, 4+random.IntN(12), 10+random.IntN(40))
@@ -172,12 +172,12 @@ func TestImproveIsNeverWorseThanGreedy(t *testing.T) {
 // beside another one has most of its moves, and some others; all plans keep the limits.
 func TestPlansBesideThePlan(t *testing.T) {
 	without, further, kept, all := 0, 0, 0, 0
-	for _, seed := range []uint64{0, 3, 5, 10} { // by balance, and by what is packed
+	for _, seed := range []uint64{0, 3, 5} { // by balance, and by what is packed
 		in, requests := settledFleet(seed, 10, 30)
 		x := newImprovement(requests, in, 3, 6)
 		plan := x.greedy()
 		before := x.contentment(nil)
-		for round := range uint64(12) {
+		for round := range uint64(8) {
 			other := x.neighbour(plan, round)
 			seen := map[int]bool{}
 			for _, m := range other {

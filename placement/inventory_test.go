@@ -179,3 +179,42 @@ func TestGains(t *testing.T) {
 		}
 	}
 }
+
+// Of several that ask for the same, those that go on waiting are woken when the others no longer do.
+func TestWhoAsksForTheSameWaitsAlone(t *testing.T) {
+	eu := func(room, onOneNode int64) *Cluster {
+		return &Cluster{
+			Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(room), Holes: HolesOf([]Resources{cores(onOneNode), cores(1)}),
+			Currency: "EUR", Prices: map[corev1.ResourceName]int64{corev1.ResourceCPU: 1},
+		}
+	}
+	for name, row := range map[string]struct {
+		request Request
+		event   *Cluster
+	}{
+		"room":                  {Request{Resources: cores(3)}, eu(4, 3)},
+		"a node":                {Request{Resources: cores(3), LargestPods: []Resources{cores(3)}}, eu(4, 3)},
+		"only a node":           {Request{Resources: cores(2), LargestPods: []Resources{cores(2)}}, eu(2, 2)},
+		"a price":               {Request{Resources: cores(3), MaxPrice: &Price{"EUR", 9}}, eu(4, 3)},
+		"nothing of it":         {Request{Resources: Resources{corev1.ResourceMemory: 1}}, &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{corev1.ResourceMemory: 1}}},
+		"a rule, as it is":      {Request{Resources: cores(3), Rules: []Rule{onlyLarge}}, eu(4, 3)},
+		"several replicas":      {Request{Resources: cores(3), Replicas: 1}, eu(4, 3)},
+		"a cluster that is new": {Request{Resources: cores(3)}, &Cluster{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(4)}},
+	} {
+		inventory, woken := watched(eu(2, 1))
+		for _, id := range []string{"si-1", "si-2", "si-3"} {
+			r := row.request
+			r.ID = id
+			if _, err := inventory.Place(r); err == nil {
+				t.Fatalf("%s: it fits at once", name)
+			}
+		}
+		inventory.Release("si-1")
+		inventory.Release("si-3")
+		woken()
+		inventory.UpsertCluster(row.event)
+		if got := woken(); got["si-2"] == 0 || got["si-1"]+got["si-3"] > 0 {
+			t.Errorf("%s: woken are %v", name, got)
+		}
+	}
+}

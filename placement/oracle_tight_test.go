@@ -42,7 +42,7 @@ func (w *world) crowd(o *order) {
 // instance may leave its clusters.
 func TestReplicasWhereRoomIsScarce(t *testing.T) {
 	n := &judged{cases: map[string]int{}, placed: map[string]int{}}
-	for seed := range uint64(*oracleCases) {
+	for seed := range uint64(*oracleCases / 2) {
 		w := newWorld(seed)
 		o := w.tight()
 		d, placed := n.judge(t, seed, w, o, o.kind)

@@ -7,9 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// A page that clusters join and leave one by one is as if it were made of them.
+// A page that clusters join and leave one by one, and on which they change, is as if it were made of them.
 func TestPagesFollowTheirClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inventory, there := NewInventory(), map[string]*Cluster{}
@@ -24,10 +26,20 @@ func TestPagesFollowTheirClusters(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			name := fmt.Sprintf("cluster-%03d", rapid.IntRange(0, 299).Draw(t, "cluster"))
-			if there[name] == nil {
+			switch known := there[name]; {
+			case known == nil:
 				there[name] = drawCluster(t, name)
 				inventory.UpsertCluster(there[name])
-			} else {
+			case rapid.Bool().Draw(t, "changes"): // in one thing
+				is, other := *known, drawCluster(t, name)
+				other.Driver, other.Liqo = rapid.SampledFrom([]string{v1alpha1.DriverKube, v1alpha1.DriverCAPI, v1alpha1.DriverOSB}).Draw(t, "driver"), &v1alpha1.LiqoCluster{}
+				other.Unguarded, other.StorageClasses, other.Consumers = "no rules", []string{"fast"}, []v1alpha1.ConsumerReference{{Platform: "cf"}}
+				other.Exposure = &v1alpha1.ClusterExposure{Domain: "apps.example"}
+				field := rapid.IntRange(0, reflect.TypeFor[Cluster]().NumField()-1).Draw(t, "field")
+				reflect.ValueOf(&is).Elem().Field(field).Set(reflect.ValueOf(other).Elem().Field(field))
+				there[name] = &is
+				inventory.UpsertCluster(&is)
+			default:
 				inventory.DeleteCluster(name)
 				delete(there, name)
 			}

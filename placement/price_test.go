@@ -2,9 +2,12 @@ package placement
 
 import (
 	"fmt"
+	"math"
+	"math/big"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -59,4 +62,22 @@ func TestTheCommonCurrencyOfBrokers(t *testing.T) {
 	if err != nil || d.Placements[0].Price.Currency != "EUR" || d.Placements[0].Score != 100 {
 		t.Errorf("it goes to %+v: %v", d.Placements, err)
 	}
+}
+
+// A product is divided exactly, and rounded up; what is no int64 is the largest one.
+func TestMulDiv(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := func(label string, least int64) int64 {
+			return max(rapid.Int64Range(0, math.MaxInt64).Draw(t, label)>>rapid.IntRange(0, 62).Draw(t, label+" is shorter"), least)
+		}
+		a, b, c := number("a", 0), number("b", 0), number("c", 1)
+		want := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
+		want.Add(want, big.NewInt(c-1)).Div(want, big.NewInt(c))
+		if largest := big.NewInt(math.MaxInt64); want.Cmp(largest) > 0 {
+			want = largest
+		}
+		if got := mulDiv(a, b, c); got != want.Int64() {
+			t.Fatalf("%d · %d / %d is %d, want %d", a, b, c, got, want)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -125,6 +126,41 @@ func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 			},
 			request: Request{Current: []string{"a1"}, Resources: Resources{corev1.ResourceCPU: 4}}, event: func(inv *Inventory) { inv.Release("si-other") },
 		},
+		"an update: it keeps what it has": {
+			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4))},
+			held: []Holding{
+				{Instance: "si-new", Consumer: app, Held: map[string]Resources{"a1": {corev1.ResourceCPU: 2}}}, {Instance: "si-other", Held: map[string]Resources{"a1": {corev1.ResourceCPU: 2}}},
+			},
+			request: Request{Current: []string{"a1"}, Resources: Resources{corev1.ResourceCPU: 4}}, event: func(inv *Inventory) { inv.Release("si-other") },
+		},
+		"an update: a component keeps what it has": {
+			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4))},
+			held: []Holding{
+				{Instance: "si-new", Consumer: app, Held: map[string]Resources{"a1": {corev1.ResourceCPU: 2}}}, {Instance: "si-other", Held: map[string]Resources{"a1": {corev1.ResourceCPU: 2}}},
+			},
+			request: Request{Components: []Component{{Name: "web", Resources: Resources{corev1.ResourceCPU: 4}}}, ComponentClusters: map[string]string{"web": "a1"}},
+			event:   func(inv *Inventory) { inv.Release("si-other") },
+		},
+		"a link: the latency is measured, and nothing else changes": {
+			fleet: []*Cluster{inRegion("a1", "a", 4), inRegion("a2", "a", 4)},
+			request: Request{
+				Components: []Component{{Name: "web", Resources: Resources{corev1.ResourceCPU: 4}}, {Name: "db", Resources: Resources{corev1.ResourceCPU: 4}}},
+				Links:      []Link{{Between: [2]int{0, 1}, Most: time.Millisecond}},
+			},
+			event: func(inv *Inventory) {
+				measured := inRegion("a1", "a", 4)
+				measured.Latencies = map[string]Measured{"a2": {Median: time.Millisecond}}
+				inv.UpsertCluster(measured)
+			},
+		},
+		"a latency: it is measured, and nothing else changes": {
+			fleet: []*Cluster{inRegion("a1", "a", 4)}, request: Request{MaxLatency: &v1alpha1.LatencyBound{Milliseconds: 5}},
+			event: func(inv *Inventory) {
+				measured := inRegion("a1", "a", 4)
+				measured.Latency = time.Millisecond
+				inv.UpsertCluster(measured)
+			},
+		},
 		"a host is given back": {
 			fleet:   []*Cluster{inRegion("a1", "a", 4)},
 			held:    []Holding{{Instance: "si-other", Hosts: []string{"shop"}, Held: map[string]Resources{"a1": {corev1.ResourceCPU: 1}}}},
@@ -223,17 +259,28 @@ func TestWhoeverFitsIsWoken(t *testing.T) {
 				}
 			}
 		}
+		for i := range 10 {
+			inventory.Release(fmt.Sprintf("si-%d", i))
+		}
+		if !reflect.DeepEqual(inventory.waiting, newWaiters()) {
+			t.Fatalf("nobody waits, and there is %+v", inventory.waiting)
+		}
 	})
 }
 
-// inRegionOfPlan is a rule that reads the request.
-var inRegionOfPlan = func() Rule {
-	rule, err := CompileRule("policy", "", v1alpha1.PolicyRule{Name: "region", Expression: "request.plan == '' || cluster.region == request.plan"})
+// inRegionOfPlan and onlyLarge are rules that read the request.
+var (
+	inRegionOfPlan = mustCompile("request.plan == '' || cluster.region == request.plan")
+	onlyLarge      = mustCompile("request.resources['cpu'] > 3 || cluster.region == 'a'")
+)
+
+func mustCompile(expression string) Rule {
+	rule, err := CompileRule("policy", "", v1alpha1.PolicyRule{Name: "rule", Expression: expression})
 	if err != nil {
 		panic(err)
 	}
 	return rule
-}()
+}
 
 // Requests that a cluster takes or not by their consumer are not judged by another's.
 func TestHostsOfConsumersWaitForTheirOwnDomain(t *testing.T) {
@@ -259,7 +306,7 @@ func TestHostsOfConsumersWaitForTheirOwnDomain(t *testing.T) {
 func drawWaiting(t *rapid.T, id string, consumer Consumer) Request {
 	r := Request{ID: id, Consumer: consumer, Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 5).Draw(t, "asked")}, Clusters: rapid.IntRange(1, 3).Draw(t, "clusters asked")}
 	if r.Consumer.Plan = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "plan"); rapid.IntRange(0, 3).Draw(t, "ruled") == 0 {
-		r.Rules = []Rule{inRegionOfPlan}
+		r.Rules = []Rule{rapid.SampledFrom([]Rule{inRegionOfPlan, onlyLarge}).Draw(t, "rule")}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "has a large pod") == 0 {
 		r.LargestPods = []Resources{{corev1.ResourceCPU: min(r.Resources[corev1.ResourceCPU], 4)}}
