@@ -24,6 +24,11 @@ func TestPagesFollowTheirClusters(t *testing.T) {
 			there[name] = &Cluster{Name: name, Region: regions[i%len(regions)], Ready: i%3 > 0, Allocatable: Resources{corev1.ResourceCPU: int64(i)}}
 			inventory.UpsertCluster(there[name])
 		}
+		claiming := *there["cluster-000"]
+		claiming.Claims = []v1alpha1.Claim{{Name: "once", Value: "x"}} // which nobody claims any more
+		inventory.UpsertCluster(&claiming)
+		inventory.Snapshot()
+		inventory.UpsertCluster(there["cluster-000"])
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			name := fmt.Sprintf("cluster-%03d", rapid.IntRange(0, 299).Draw(t, "cluster"))
 			switch known := there[name]; {

@@ -176,7 +176,9 @@ func (t *rowSets) put(row int, c *Cluster, is bool) {
 		if t.claims[claim.Name] == nil {
 			t.claims[claim.Name] = map[claimKey]set{}
 		}
-		put(t.claims[claim.Name], claimKey{claim.Value, claim.Assurance}, row, is)
+		if put(t.claims[claim.Name], claimKey{claim.Value, claim.Assurance}, row, is); len(t.claims[claim.Name]) == 0 {
+			delete(t.claims, claim.Name)
+		}
 	}
 	for key, value := range c.Labels {
 		put(t.label, labelValue{key, value}, row, is)
