@@ -53,7 +53,7 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"request.images.exists(i, i == cluster.labels.gpu) && !(request.images.exists(i, i == cluster.region) && cluster.labels['gpu'] != request.plan)", "cluster.labels == request",
 		"request.plan.contains(cluster.region) && (request.missing == 1 || cluster.provider != consumer.space)",
 		"cluster.labels.exists(k, cluster.labels[k] == consumer.space)", "!claims.exists(c, c.value == consumer.space + request.plan) && claims.size() > 0",
-		"request.missing == cluster.region", "request.missing < cluster.region || cluster.name == 'cluster-001'", "!(cluster.region in request.missing)", "cluster.labels.startsWith(request.plan) || cluster.region == request.plan",
+		"request.missing == cluster.region", "request.missing < cluster.region || cluster.name == 'cluster-001'", "!(cluster.region in request.missing)", "request.plan in cluster.region || cluster.region == 'eu'", "cluster.labels.startsWith(request.plan) || cluster.region == request.plan",
 	}
 	var compiled []*expression
 	for _, source := range sources {

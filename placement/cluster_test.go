@@ -99,7 +99,10 @@ func TestTheEndOfAnOutageWakesWhoIsOnLostClusters(t *testing.T) {
 	inventory, woken := watched(cluster("a", false), cluster("b", false), cluster("c", false), cluster("d", true))
 	inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"a": cores(1)}})
 	woken()
-	if inventory.UpsertCluster(cluster("b", true)); woken()["si"] != 1 {
+	if !inventory.Snapshot().Outage() {
+		t.Error("three of four do not answer, and that is no outage")
+	}
+	if inventory.UpsertCluster(cluster("b", true)); woken()["si"] != 1 || inventory.Snapshot().Outage() {
 		t.Error("the outage is over, and it slept on")
 	}
 	if inventory.UpsertCluster(cluster("c", true)); woken()["si"] != 0 {
@@ -144,5 +147,15 @@ func TestNoPeeringStaysNone(t *testing.T) {
 	none.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: &v1alpha1.PlacementPeering{Consumer: "own"}}}})
 	if none.Placed("si", "eu") != nil {
 		t.Error("there is one")
+	}
+}
+
+// Rules for pods apply to clusters that run pods, and these do not enforce them before they say so.
+func TestClusterOfRunsPods(t *testing.T) {
+	for driver, guards := range map[string]bool{v1alpha1.DriverKube: false, v1alpha1.DriverLiqo: false, v1alpha1.DriverCAPI: true, v1alpha1.DriverOSB: true} {
+		c := ClusterOf(&v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: driver}}, time.Time{})
+		if (c.Unguarded == "") != guards {
+			t.Errorf("driver %s: %q", driver, c.Unguarded)
+		}
 	}
 }

@@ -182,8 +182,12 @@ func TestChanged(t *testing.T) {
 		{"a reservation", func() {
 			inventory.Reserve(Holding{Instance: "a", Held: map[string]Resources{c.Name: {corev1.ResourceCPU: 1}}})
 		}, true},
+		{"the same again", func() {
+			inventory.Reserve(Holding{Instance: "a", Held: map[string]Resources{c.Name: {corev1.ResourceCPU: 1}}})
+		}, false},
 		{"a decision", func() { _, _ = inventory.Place(Request{ID: "b", Resources: Resources{corev1.ResourceCPU: 1}}) }, true},
 		{"its release", func() { inventory.Release("a") }, true},
+		{"its release again", func() { inventory.Release("a") }, false},
 		{"a recovery", func() { inventory.ReserveAll([]Holding{{Instance: "c"}}) }, true},
 		{"a policy", func() { inventory.SetPolicies(nil) }, true},
 		{"a deletion", func() { inventory.DeleteCluster(c.Name) }, true},

@@ -143,3 +143,18 @@ func TestSimilarRows(t *testing.T) {
 		}
 	}
 }
+
+// Of more kinds of nodes than are kept, those that are nearly the same count together, and none is lost.
+func TestNodesThatAreNearlyTheSameCountTogether(t *testing.T) {
+	nodes := []Resources{{corev1.ResourceCPU: 9000, corev1.ResourceMemory: 9 << 30}}
+	for i := range int64(20) {
+		nodes = append(nodes, Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 4<<30 + i<<20})
+	}
+	h, kinds, count := HolesOf(nodes), 0, int64(0)
+	for row := range h.each() {
+		kinds, count = kinds+1, count+row[len(h.names)]
+	}
+	if kinds > mostHoles || kinds < 2 || count != 21 || !h.take(nodes[:2]) {
+		t.Errorf("21 nodes are %d of %d kinds: %+v", count, kinds, h.API())
+	}
+}

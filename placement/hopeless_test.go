@@ -52,6 +52,7 @@ func TestHopeless(t *testing.T) {
 		"the cluster does not answer":                {cluster: func(c *Cluster) { c.Ready = false }},
 		"it has never answered":                      {cluster: func(c *Cluster) { c.Ready, c.Allocatable = false, nil }},
 		"it answers, and has not said what it has":   {cluster: func(c *Cluster) { c.Allocatable = nil }},
+		"no node has room for its pod":               {cluster: func(c *Cluster) { c.Holes = HolesOf([]Resources{cores(1)}) }, request: func(r *Request) { r.LargestPods = []Resources{cores(2)} }},
 		"it is cordoned":                             {cluster: func(c *Cluster) { c.Cordoned = true }},
 		"it lacks access":                            {cluster: func(c *Cluster) { c.AccessVerified = false }},
 		"it has a taint":                             {cluster: func(c *Cluster) { c.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}} }},

@@ -132,6 +132,24 @@ func TestPreferencesAboutHubsAreAskedOfHubs(t *testing.T) {
 	}
 }
 
+// The reasons of the first hubs that do not fit are listed, and the number of the others.
+func TestListVerdicts(t *testing.T) {
+	var all []Verdict
+	for i := range maxExamples + 2 {
+		all = append(all, Verdict{Cluster: fmt.Sprint("h", i), Reason: ReasonCordoned, Message: "is cordoned"})
+	}
+	one := func(i int) string { return fmt.Sprintf("h%d: %s (is cordoned)", i, ReasonCordoned) }
+	first := one(0)
+	for i := 1; i < maxExamples; i++ {
+		first += ", " + one(i)
+	}
+	for n, want := range map[int]string{0: "", 1: one(0), maxExamples: first, maxExamples + 2: first + ", and 2 more"} {
+		if got := listVerdicts(all[:n]); got != want {
+			t.Errorf("%d hubs: %q, want %q", n, got, want)
+		}
+	}
+}
+
 // A rule for hubs alone does not apply to chosen clusters, but does apply to hubs.
 func TestRulesAboutHubsAreAskedOfHubs(t *testing.T) {
 	seller := &Cluster{Name: "seller", Driver: v1alpha1.DriverLiqo, Liqo: &v1alpha1.LiqoCluster{}}

@@ -218,3 +218,28 @@ func TestWhoAsksForTheSameWaitsAlone(t *testing.T) {
 		}
 	}
 }
+
+// A cluster on which the others are wakes who has to be near them or away from them when its labels change, and by no
+// other change.
+func TestWhoIsApartSleepsOnIfNoLabelChanges(t *testing.T) {
+	a1 := func(change func(*Cluster)) *Cluster {
+		c := inRegion("a1", "a", 4)
+		if c.Cordoned = true; change != nil {
+			change(c)
+		}
+		return c
+	}
+	consumer := Consumer{Platform: "cf", Space: "s"}
+	inventory, woken := watched(a1(nil), inRegion("a2", "a", 4))
+	inventory.Reserve(Holding{Instance: "si-other", Consumer: consumer, Held: map[string]Resources{"a1": {corev1.ResourceCPU: 1}}})
+	r := Request{ID: "si", Consumer: consumer, Resources: Resources{corev1.ResourceCPU: 1}, Affinity: []v1alpha1.Affinity{{With: v1alpha1.ScopeSpace, By: v1alpha1.LabelRegion, Apart: true}}}
+	if _, err := inventory.Place(r); err == nil {
+		t.Fatal("it is placed beside the other one")
+	}
+	if inventory.UpsertCluster(a1(func(c *Cluster) { c.AccessVerified = false })); woken()["si"] != 0 {
+		t.Error("it is woken by a change of another kind")
+	}
+	if inventory.UpsertCluster(a1(func(c *Cluster) { c.Labels[v1alpha1.LabelRegion] = "b" })); woken()["si"] == 0 {
+		t.Error("the other one is elsewhere now, and it slept on")
+	}
+}

@@ -302,4 +302,10 @@ func TestMakeRoomMovesTheSmallest(t *testing.T) {
 			t.Errorf("%s: they stand: %t", name, got)
 		}
 	}
+	inventory.Release("si-0") // so that there is room anyway
+	for to, stands := range map[string]bool{"b": true, "gone": false} {
+		if p.Victims[0].To = []string{to}; MovesStand(r, inventory, p, movableAmong(all)) != stands {
+			t.Errorf("a move to %s: it stands: %t", to, !stands)
+		}
+	}
 }
