@@ -236,9 +236,6 @@ func (e *evaluation) suffices(chosen []candidate) bool {
 
 // best returns the n best clusters that fit and that the instance is not on, best first.
 func (e *evaluation) best(n int, rank ranking) []candidate {
-	if n <= 0 {
-		return nil
-	}
 	top := take(&e.scratch.candidates, min(n, 256))[:0]
 	for i, p := range e.pages {
 		e.scorer.enter(p, e.fits[i])

@@ -20,7 +20,7 @@ func TestDeclaredBefore(t *testing.T) {
 	policies := CompilePolicies(all)
 	for i, want := range [][2]string{{"gold", "a"}, {"", ""}, {"silver", "a"}} {
 		if class, first := policies.DeclaredBefore(&all[i]); class != want[0] || first != want[1] {
-			t.Errorf("policy %s: class %q is that of policy %q, want %q", all[i].Name, class, first, want)
+			t.Errorf("policy %s: class %q is declared by policy %q, want %q", all[i].Name, class, first, want)
 		}
 	}
 }

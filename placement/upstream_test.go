@@ -165,6 +165,11 @@ func TestUpstreamStays(t *testing.T) {
 	if err != nil || d.Placements[0].Cluster != "eu" || u.Placed(inv.Snapshot().Cluster("eu")).PlanID != "former" {
 		t.Errorf("it goes to %+v, %v, as %+v", d.Placements, err, u.Placed(inv.Snapshot().Cluster("eu")))
 	}
+	var none *Upstream
+	none.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, true)
+	if u.Stay(nil, false); none != nil || u.has["eu"] != has || !u.keeps {
+		t.Error("an order of no broker, or one that is not delivered, changes what an instance is")
+	}
 	delete(u.Candidates, "eu")
 	if d, err := inv.Place(r); err == nil {
 		t.Errorf("it moves to %+v, though its data are elsewhere", d.Placements)
