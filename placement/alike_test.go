@@ -47,7 +47,7 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"request.plan == 'eu' ? cluster.region == 'us' : size(claims) == 1", "consumer.organization + cluster.region == 'a \\'quoted\\' nameeu'",
 		"request.images.map(i, i + consumer.space).exists(i, cluster.region + 'one' == i)", "!(request.plan in ['eu', 'us']) || !cluster.labels.exists(k, k == request.plan)",
 		"request.resources['cpu'] > 1000 || cluster.region == ''",
-		"cluster.name != request.id", "!(cluster.name == 'cluster-001' && request.id == 'si-1' || cluster.name < request.id)", "request.id + '-x' == cluster.name",
+		"cluster.name <= request.id", "cluster.name > request.id || cluster.region == request.plan", "!(request.id >= cluster.name)", "cluster.name != request.id", "!(cluster.name == 'cluster-001' && request.id == 'si-1' || cluster.name < request.id)", "request.id + '-x' == cluster.name",
 		"request.id.startsWith(cluster.labels.gpu) || cluster.region == request.plan", "!request.id.startsWith(cluster.labels.gpu)", "request.id == 'si-1' ? cluster.labels.gpu in request.images : request.images.exists(i, i == cluster.region)",
 		"request.plan in cluster.labels || !(consumer.space in cluster.labels)", "size(cluster.name) >= size(request.id) && !(size(request) == 5)", "cluster.labels.gpu > 7 || request.plan < cluster.labels.gpu",
 		"request.images.exists(i, i == cluster.labels.gpu) && !(request.images.exists(i, i == cluster.region) && cluster.labels['gpu'] != request.plan)", "cluster.labels == request",

@@ -162,6 +162,9 @@ func TestRulesAboutHubsAreAskedOfHubs(t *testing.T) {
 			{Name: "residency", AppliesTo: scope, Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDatacenterCountry, Values: []string{"EU"}}},
 		}}}
 		inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{policy}))
+		if why := inventory.Refuses("gone", []v1alpha1.ConsumerReference{{Platform: "cf"}}); why != "" {
+			t.Errorf("a cluster that is not there: %q", why)
+		}
 		for _, name := range []string{"seller", "hub"} {
 			why := inventory.Refuses(name, []v1alpha1.ConsumerReference{{Platform: "cf"}})
 			if (why != "") != slices.Contains(refused, name) {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,6 +129,9 @@ func TestWhoMakesRoomIsWokenByItsCluster(t *testing.T) {
 	if inventory.DeleteCluster("eu"); woken()["si-gold"] != 1 {
 		t.Error("its cluster went, and it slept on")
 	}
+	if inventory.Wake("si-gold"); woken()["si-gold"] != 1 {
+		t.Error("it is called, and slept on")
+	}
 }
 
 // An instance that is placed, or whose reservations are set, waits no longer.
@@ -241,5 +245,50 @@ func TestWhoIsApartSleepsOnIfNoLabelChanges(t *testing.T) {
 	}
 	if inventory.UpsertCluster(a1(func(c *Cluster) { c.Labels[v1alpha1.LabelRegion] = "b" })); woken()["si"] == 0 {
 		t.Error("the other one is elsewhere now, and it slept on")
+	}
+}
+
+// A decision that depends on other clusters than those chosen is made again if any cluster has changed in more than
+// numbers; others are not.
+func TestADecisionStandsWhileOtherClustersChange(t *testing.T) {
+	byRegion := &Spread{By: []string{v1alpha1.LabelRegion}, Each: true}
+	for name, row := range map[string]struct {
+		spread *Spread
+		change func(*Inventory)
+		stands bool
+	}{
+		"nothing changes":                      {byRegion, func(*Inventory) {}, true},
+		"another cluster grows":                {byRegion, func(inv *Inventory) { inv.UpsertCluster(inRegion("b2", "b", 2)) }, true},
+		"another cluster changes":              {byRegion, func(inv *Inventory) { inv.UpsertCluster(inRegion("b2", "c", 1)) }, false},
+		"another cluster comes":                {byRegion, func(inv *Inventory) { inv.UpsertCluster(inRegion("c1", "c", 1)) }, false},
+		"all others go":                        {byRegion, func(inv *Inventory) { inv.DeleteCluster("b2") }, false},
+		"another page comes":                   {byRegion, manyMore, false},
+		"without a group, another one changes": {nil, func(inv *Inventory) { inv.UpsertCluster(inRegion("b2", "c", 1)) }, true},
+		"without a group, another page comes":  {nil, manyMore, true},
+		"its own cluster changes":              {nil, func(inv *Inventory) { inv.UpsertCluster(inRegion("a1", "b", 8)) }, false},
+		"its own cluster goes":                 {nil, func(inv *Inventory) { inv.DeleteCluster("a1") }, false},
+		"its room is taken": {nil, func(inv *Inventory) {
+			inv.Reserve(Holding{Instance: "si-other", Held: map[string]Resources{"a1": {corev1.ResourceCPU: 8}}})
+		}, false},
+		"room is made there for another one": {nil, func(inv *Inventory) { inv.Preempt("si-other", &v1alpha1.Preemption{Cluster: "a1"}) }, false},
+	} {
+		inventory := stock([]*Cluster{inRegion("a1", "a", 8), inRegion("b1", "b", 4), inRegion("b2", "b", 1)})
+		r := Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Spread: row.spread, Weights: v1alpha1.ScoreWeights{Balance: 1}}
+		before := inventory.Snapshot()
+		d, err := Place(r, before)
+		if err != nil || !d.Uses("a1") {
+			t.Fatalf("%s: it is on %+v: %v", name, d.Placements, err)
+		}
+		row.change(inventory)
+		if got := inventory.Snapshot().allows(r, d, before); got != row.stands {
+			t.Errorf("%s: it stands: %t", name, got)
+		}
+	}
+}
+
+// manyMore adds a page of clusters.
+func manyMore(inventory *Inventory) {
+	for i := range pageRows {
+		inventory.UpsertCluster(inRegion(fmt.Sprintf("more-%03d", i), "b", 1))
 	}
 }

@@ -3,6 +3,8 @@ package placement
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -39,5 +41,39 @@ func TestHoldingOf(t *testing.T) {
 				t.Errorf("it holds %v", h.Held)
 			}
 		})
+	}
+}
+
+// While an update is delivered, an instance holds the larger of what it had and what it gets, and what it has left
+// somewhere; so do its prices, and its pods are those of both.
+func TestHoldingsOfAnUpdate(t *testing.T) {
+	placed := func(cluster string, n, nano int64, replaced int64) v1alpha1.Placement {
+		p := v1alpha1.Placement{Cluster: cluster, Reserved: cores(n).List(), LargestPods: []corev1.ResourceList{cores(n).List()}}
+		if replaced > 0 {
+			p.Replaced = cores(replaced).List()
+		}
+		if nano > 0 {
+			p.Currency, p.PricePerHour = "EUR", resource.NewScaledQuantity(nano, resource.Nano)
+		}
+		return p
+	}
+	i := &v1alpha1.ServiceInstance{Status: v1alpha1.ServiceInstanceStatus{
+		Decision:  &v1alpha1.Decision{Generation: 2, Placements: []v1alpha1.Placement{placed("eu", 2, 20, 0), placed("us", 1, 30, 4)}},
+		Delivered: &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{placed("eu", 3, 10, 0), placed("ap", 5, 0, 0)}}},
+		Left:      []v1alpha1.LeftPlacement{{Placement: placed("ap", 6, 0, 0)}, {Placement: placed("af", 1, 0, 0)}},
+	}}
+	h := HoldingOf(i)
+	for cluster, want := range map[string]struct{ cores, nano, pods int64 }{"eu": {3, 20, 2}, "us": {4, 30, 1}, "ap": {6, 0, 2}, "af": {1, 0, 1}} {
+		if h.Held[cluster][corev1.ResourceCPU] != 1000*want.cores || h.Prices[cluster][priceIn("EUR")] != want.nano || len(h.Pods[cluster]) != int(want.pods) {
+			t.Errorf("on %s it holds %v for %v with the pods %v, want %+v", cluster, h.Held[cluster], h.Prices[cluster], h.Pods[cluster], want)
+		}
+	}
+	if len(h.Held) != 4 {
+		t.Errorf("it holds %v", h.Held)
+	}
+	for name, want := range (Resources{corev1.ResourceCPU: 14000, priceIn("EUR"): 50, instancesHeld: 1}) {
+		if got := h.counted()[name]; got != want {
+			t.Errorf("quotas count %d %s, want %d", got, name, want)
+		}
 	}
 }

@@ -19,7 +19,7 @@ func TestPagesFollowTheirClusters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 220 {
+		for i := range pageRows { // the page is full
 			name := fmt.Sprintf("cluster-%03d", i)
 			there[name] = &Cluster{Name: name, Region: regions[i%len(regions)], Ready: i%3 > 0, Allocatable: Resources{corev1.ResourceCPU: int64(i)}}
 			inventory.UpsertCluster(there[name])

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +58,22 @@ func TestWeightsAddUp(t *testing.T) {
 	for i := range sum.NumField() {
 		if got := sum.Field(i).Int(); got != int64(i+101) {
 			t.Errorf("%s is %d, want %d", sum.Type().Field(i).Name, got, i+101)
+		}
+	}
+}
+
+// A rule about a claim that could never hold, or whose values have no order, is refused.
+func TestClaimRulesThatAreNone(t *testing.T) {
+	for says, rule := range map[string]v1alpha1.ClaimRule{
+		"": {Name: v1alpha1.ClaimUptime, AtLeast: "99", AtMost: "99.9"}, `"high" is not an assurance`: {Name: "x", Assurance: "high"},
+		"values or bounds, not both": {Name: "x", Values: []string{"1"}, AtMost: "2"}, `"much" has no order`: {Name: "x", AtLeast: "much"},
+		`"L9" has no order`: {Name: v1alpha1.ClaimLabel, AtLeast: "L9"}, `"NaN" has no order`: {Name: "x", AtMost: "NaN"},
+		"1 is less than atLeast, 2": {Name: "x", AtLeast: "2", AtMost: "1"}, "L1 is less than atLeast, L2": {Name: v1alpha1.ClaimLabel, AtLeast: "L2", AtMost: "L1"},
+		`claim.values[1]: "Atlantis" is neither a country`: {Name: v1alpha1.ClaimProviderCountry, Values: []string{"EEA", "Atlantis"}},
+	} {
+		_, err := CompileRule("policy", "", v1alpha1.PolicyRule{Name: "rule", Claim: &rule})
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want %q", rule, err, says)
 		}
 	}
 }
