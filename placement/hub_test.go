@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -170,6 +171,13 @@ func TestRulesAboutHubsAreAskedOfHubs(t *testing.T) {
 			if (why != "") != slices.Contains(refused, name) {
 				t.Errorf("appliesTo %q: %s: %q", scope, name, why)
 			}
+		}
+	}
+	rules := []v1alpha1.PolicyRule{{Name: "of-hubs", AppliesTo: v1alpha1.RuleHubs, Expression: "cluster.name == 'hub'"}, {Name: "of-all", Expression: "cluster.name == 'hub'"}}
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{{Spec: v1alpha1.PlacementPolicySpec{Require: rules}}}))
+	for name, refuses := range map[string]bool{"seller": true, "hub": false} {
+		if why := inventory.Refuses(name, []v1alpha1.ConsumerReference{{Platform: "cf"}}); strings.Contains(why, "of-all") != refuses {
+			t.Errorf("after a rule for hubs: %s: %q", name, why)
 		}
 	}
 }

@@ -202,3 +202,46 @@ components:
 		t.Errorf("%v, %v", d.Placements, r.total(2))
 	}
 }
+
+// Each component of a workload asks for what it takes: its pods, volumes and public ports. One with a volume stays where
+// that is. Linked components talk to each other.
+func TestComponentsOfAWorkloadAskForWhatTheyTake(t *testing.T) {
+	plan := v1alpha1.Plan{ID: "plan", Name: "plan", Kind: v1alpha1.PlanKindWorkload, Resources: &v1alpha1.ResourcesPlan{
+		Components: []v1alpha1.Component{{Name: "web"}, {Name: "db", Tier: v1alpha1.TierCloud}, {Name: "mqtt"}},
+		Links:      []v1alpha1.Link{{Between: []string{"web", "db"}}},
+	}}
+	err := yaml.UnmarshalStrict([]byte(`
+components:
+- {name: web, container: {image: web, resources: {cpu: 1, memory: 1Gi}}, ports: [{name: http, port: 80, reach: public, host: shop}]}
+- {name: db, container: {image: db, resources: {cpu: 2, memory: 3Gi}, volumes: [{name: data, mountPath: /data, storageClass: fast, size: 5Gi}]}}
+- {name: mqtt, container: {image: mqtt, resources: {cpu: 1, memory: 1Gi}}, ports: [{name: mqtt, port: 1883, reach: public, appProtocol: tcp}]}
+`), &plan.Workload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := requestRow{ID: "si"}.ofPlan(t, plan)
+	if len(r.Components) != 3 || len(r.Links) != 1 || r.Links[0] != (Link{Between: [2]int{0, 1}, Most: AnyLatency, Connects: true}) {
+		t.Fatalf("it asks for %+v with the links %+v", r.Components, r.Links)
+	}
+	for i, want := range []struct {
+		memory, storage, ports int64
+		public                 []v1alpha1.AppProtocol
+		host                   string
+		moves                  bool
+	}{
+		{memory: 1, public: []v1alpha1.AppProtocol{v1alpha1.AppProtocolHTTP}, host: "shop", moves: true},
+		{memory: 3, storage: 5},
+		{memory: 1, ports: 1, public: []v1alpha1.AppProtocol{v1alpha1.AppProtocolTCP}, moves: true},
+	} {
+		c := &r.Components[i]
+		if len(c.LargestPods) != 1 || c.LargestPods[0][corev1.ResourceMemory] != want.memory<<30 || c.Resources[corev1.ResourceMemory] < want.memory<<30 {
+			t.Errorf("%s takes %v with the pods %v", c.Name, c.Resources, c.LargestPods)
+		}
+		if c.Resources[v1alpha1.StorageResource("fast")] != want.storage<<30 || c.Resources[v1alpha1.ResourcePublicPorts] != want.ports || !slices.Equal(c.Public, want.public) {
+			t.Errorf("%s takes %v, and is public by %v", c.Name, c.Resources, c.Public)
+		}
+		if _, asked := c.Hosts[want.host]; asked != (want.host != "") || c.Moves != want.moves {
+			t.Errorf("%s asks for the hosts %v, and moves: %t", c.Name, c.Hosts, c.Moves)
+		}
+	}
+}
