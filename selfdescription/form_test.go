@@ -2,6 +2,7 @@ package selfdescription
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +132,36 @@ func TestAnIssuerIsAStringThatIsNotEmpty(t *testing.T) {
 		if got, err := issuerOf(row.value); got != row.want || (err == nil) != (row.want != "") {
 			t.Errorf("%v: %q, %v", row.value, got, err)
 		}
+	}
+}
+
+// A NumericDate is a number of seconds, which may have a fraction (RFC 7519, 2). One generation of issuers counts
+// milliseconds.
+func TestNumericDates(t *testing.T) {
+	for _, row := range []struct {
+		cty, number string
+		want        string // empty is refused
+	}{
+		{"vc", "1795176000", "2026-11-20T12:00:00Z"},
+		{"vc", "1795176000.25", "2026-11-20T12:00:00.25Z"},
+		{"vc", "-1", "1969-12-31T23:59:59Z"},
+		{"vc", "253402300799", "9999-12-31T23:59:59Z"},
+		{"vc", "253402300800", ""},
+		{"vc", "-1e19", ""},
+		{"vc", "-1e300", ""},
+		{"vc", "1e400", ""},
+		{"vc", "-1e400", ""},
+		{"vc+ld", "1795176000", "2026-11-20T12:00:00Z"},
+		{"vc+ld", "1795176000250", "2026-11-20T12:00:00.25Z"},
+		{"vc+ld", "100000000000", "1973-03-03T09:46:40Z"},
+		{"vc+ld", "99999999999", "5138-11-16T09:46:39Z"},
+	} {
+		got, err := (&token{media: media{cty: row.cty}}).number(json.Number(row.number))
+		if (err == nil) != (row.want != "") || err == nil && got.Format(time.RFC3339Nano) != row.want {
+			t.Errorf("%s in %s became %s, %v; want %q", row.number, row.cty, got.Format(time.RFC3339Nano), err, row.want)
+		}
+	}
+	if got, err := (&token{}).number("1795176000"); err == nil {
+		t.Errorf("a string became %s", got)
 	}
 }

@@ -272,10 +272,7 @@ func ParseDateTime(s string) (at time.Time, err error) {
 // number reads a NumericDate (RFC 7519, 2). Issuers of the generation "vc+ld+jwt" count
 // milliseconds. As seconds, numbers of that size would be past the year 5000.
 func (t *token) number(value any) (time.Time, error) {
-	n, ok := value.(json.Number)
-	if !ok {
-		return time.Time{}, errors.New("want a number")
-	}
+	n, _ := value.(json.Number)
 	seconds, err := n.Float64()
 	if err != nil {
 		return time.Time{}, errors.New("want a number of seconds")
@@ -285,8 +282,8 @@ func (t *token) number(value any) (time.Time, error) {
 			seconds /= 1000
 		}
 	}
-	if seconds > 253402300799 { // 9999-12-31T23:59:59Z
-		return time.Time{}, errors.New("want a time before the year 10000")
+	if math.Abs(seconds) > 253402300799 { // 9999-12-31T23:59:59Z; what is far before 1970 would wrap around
+		return time.Time{}, errors.New("want a time of the years 1 to 9999")
 	}
 	whole, fraction := math.Modf(seconds)
 	return time.Unix(int64(whole), int64(fraction*1e9)).UTC(), nil
