@@ -176,18 +176,15 @@ func (w *walk) reference(value any, p path, at string, optional bool) error {
 		return fmt.Errorf("%s: more than %d references one after the other, or too many places", at, maxPath)
 	}
 	inline, _ := value.(map[string]any)
-	embedded := len(inline) > 2 // more than id and type
 	var found *Credential
 	for _, id := range references(value) {
 		found = w.resource(id)
 	}
-	if found == nil && !embedded && !optional {
+	if found == nil && !says(inline) && !optional {
 		return fmt.Errorf("%s: %s is not among the credentials", at, brief(strings.Join(references(value), " ")))
 	}
-	if embedded {
-		if err := w.node(inline, p, at); err != nil {
-			return err
-		}
+	if err := w.node(inline, p, at); err != nil {
+		return err
 	}
 	if found == nil {
 		return nil
@@ -203,6 +200,16 @@ func (w *walk) reference(value any, p path, at string, optional bool) error {
 		w.others = append(w.others, found)
 	}
 	return w.node(found.Claims, p, at)
+}
+
+// says reports whether a node has more than an id and a type.
+func says(node map[string]any) bool {
+	for name := range node {
+		if name != "id" && name != "type" {
+			return true
+		}
+	}
+	return false
 }
 
 // resource returns the credential about a resource. One that confirms its link to the provider

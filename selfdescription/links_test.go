@@ -182,3 +182,37 @@ func documented(t *testing.T, link string) bool {
 	}
 	return strings.Contains(string(text), "\n| "+link+" |")
 }
+
+// A reference is an id, a node that is written out there, or both.
+func TestNodesThatAreWrittenOut(t *testing.T) {
+	address := func(country string) object { return object{"type": "Address", "countryCode": country} }
+	for name, row := range map[string]struct {
+		change func(*testing.T, *dossier)
+		want   []string
+	}{
+		"and referred to": {func(_ *testing.T, d *dossier) {
+			d.offering.Claims["hostedOn"] = object{"id": "https://provider.example/dc", "type": "Datacenter", "location": address("FR")}
+		}, []string{"datacenter.country=DE self", "datacenter.country=FR self"}},
+		"without an id": {func(t *testing.T, d *dossier) {
+			dc := datacenter("https://provider.example/dc", "DE")
+			dc["aggregationOfResources"] = object{"type": "AvailabilityZone", "address": address("FR")}
+			d.datacenter = d.issue(t, provider, document(dc))
+		}, []string{"datacenter.country=DE self", "datacenter.country=FR self"}},
+		"beside a name": {func(_ *testing.T, d *dossier) {
+			d.datacenter.Claims["location"] = []any{"Paris", address("FR")}
+			delete(d.datacenter.Claims, "aggregationOfResources")
+		}, []string{"datacenter.country=FR self"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDossier(t)
+			row.change(t, d)
+			claims, report := d.admit()
+			if !report.OK() {
+				t.Fatalf("\n%s", &report)
+			}
+			if got := summary(claims); !slices.Equal(got[:len(got)-2], row.want) {
+				t.Errorf("claims %s, want %s", got, row.want)
+			}
+		})
+	}
+}
