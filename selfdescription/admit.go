@@ -29,7 +29,8 @@ type Requirements struct {
 // prove. set holds verified credentials. Admit ignores credentials that are not valid at now, and
 // those whose issuer is neither the provider nor trusted. The set need not be the whole catalogue:
 // it needs the provider's own credentials, those of trusted issuers about them, and Sluice's
-// measurements of this cluster. offering is the id of the subject that describes the cluster.
+// measurements of this cluster. offering is the id of the subject that describes the cluster. If issuers is nil, no
+// issuer is trusted, and the provider may issue everything.
 //
 // Admit refuses unless
 //

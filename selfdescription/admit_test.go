@@ -134,6 +134,12 @@ func TestADossierWithAGapIsNotAdmitted(t *testing.T) {
 			o.ValidUntil = at
 			d.offering = &o
 		}, StepReferences, "no service offering"},
+		{"an offering of two providers", func(_ *testing.T, d *dossier) {
+			d.offering.Claims["providedBy"] = []any{"https://provider.example/lp", "https://provider.example/other"}
+		}, StepReferences, "/providedBy: want one reference, got 2"},
+		{"an offering of no provider", func(_ *testing.T, d *dossier) {
+			delete(d.offering.Claims, "providedBy")
+		}, StepReferences, "/providedBy: want one reference, got 0"},
 		{"no provider", func(_ *testing.T, d *dossier) { d.person = nil }, StepReferences, "/providedBy"},
 		{"the paper of another company", func(t *testing.T, d *dossier) {
 			d.person = d.issue(t, rival, document(person("https://provider.example/lp")))
@@ -158,6 +164,15 @@ func TestADossierWithAGapIsNotAdmitted(t *testing.T) {
 			dc["aggregationOfResources"] = object{"id": "https://provider.example/zone-us"}
 			d.datacenter = d.issue(t, provider, document(dc))
 		}, StepReferences, "/hostedOn/0/aggregationOfResources/0"},
+		{"a data centre that is only named, with its type", func(_ *testing.T, d *dossier) {
+			d.offering.Claims["hostedOn"] = object{"id": "https://provider.example/elsewhere", "type": "Datacenter"}
+		}, StepReferences, `/hostedOn/0: "https://provider.example/elsewhere"`},
+		{"a data centre in no country", func(_ *testing.T, d *dossier) {
+			d.datacenter.Claims["location"] = object{"countryCode": "XX"}
+		}, StepReferences, `/hostedOn/0/location/0/countryCode: want a country of ISO 3166-1, got "XX"`},
+		{"a data centre in no country, within the offering", func(_ *testing.T, d *dossier) {
+			d.offering.Claims["hostedOn"] = object{"id": "https://provider.example/dc", "type": "Datacenter", "location": object{}}
+		}, StepReferences, "/hostedOn/0/location/0/countryCode"},
 		{"a LegalPerson that is none", func(t *testing.T, d *dossier) {
 			d.person = d.issue(t, provider, document(datacenter("https://provider.example/lp", "DE")))
 		}, StepReferences, "/providedBy"},
@@ -194,6 +209,8 @@ func TestADossierWithAGapIsNotAdmitted(t *testing.T) {
 		{"a binding to another cluster", func(_ *testing.T, d *dossier) { d.cluster.UID = "uid-2" }, StepBinding, "/clusterUID"},
 		{"a binding to another API server", func(_ *testing.T, d *dossier) { d.cluster.KeyHash = DigestOf("x").SRI() }, StepBinding, "/apiServerKeyHash"},
 		{"a cluster that nobody has seen", func(t *testing.T, d *dossier) { d.cluster = ClusterFacts{} }, StepBinding, "not been reached"},
+		{"a cluster whose uid nobody has seen", func(t *testing.T, d *dossier) { d.cluster.UID = "" }, StepBinding, "not been reached"},
+		{"a cluster whose key nobody has seen", func(t *testing.T, d *dossier) { d.cluster.KeyHash = "" }, StepBinding, "not been reached"},
 		{"no label although one is wanted", func(_ *testing.T, d *dossier) { d.want.Types = []string{"VatID", "LabelCredential"} }, StepAdmit, "no LabelCredential"},
 		{"a label of another offering although one is wanted", func(t *testing.T, d *dossier) {
 			d.want.Types = []string{"LabelCredential"}
@@ -239,6 +256,75 @@ func TestIDsThatOnlyTheOwnerOfADIDCanGive(t *testing.T) {
 	} {
 		if got := Owns(row.did, row.id); got != row.want {
 			t.Errorf("Owns(%s, %s) = %t", row.did, row.id, got)
+		}
+	}
+}
+
+// terms is the provider's signature under the terms of Gaia-X, which nothing refers to.
+func terms() object {
+	return object{
+		"id": "https://provider.example/terms", "type": TypeIssuer,
+		"gaiaxTermsAndConditions": "4bd7554097444c960292b4726c2efa1373485e8a5565d94d41195214c5e0ceb3",
+	}
+}
+
+func TestRequiredTypes(t *testing.T) {
+	all := []string{TypeLegalPerson, TypeComputeServiceOffering, TypeDatacenter, TypeClusterBinding, "VatID",
+		TypeLabelCredential, TypeCertification, TypeClusterMeasurement, TypeIssuer}
+	newComplete := func(t *testing.T) *dossier {
+		d := newDossier(t)
+		d.more = append(d.more,
+			d.issue(t, complianceS, document(label(d.offering))), d.issue(t, auditor, document(certification(offeringID))),
+			d.issue(t, broker, document(measurement(offeringID))), d.issue(t, provider, document(terms())))
+		d.want.Types = all
+		return d
+	}
+	if _, report := newComplete(t).admit(); !report.OK() {
+		t.Errorf("all are there:\n%s", &report)
+	}
+	d := newComplete(t)
+	d.vat, d.more = nil, nil
+	_, report := d.admit()
+	refused(t, report, StepAdmit, "no VatID, no LabelCredential, no Certification, no ClusterMeasurement, no Issuer that applies to "+offeringID)
+
+	d = newComplete(t)
+	d.trust(provider, TypeIssuer, "", false)
+	_, report = d.admit()
+	refused(t, report, StepAdmit, "no Issuer that")
+}
+
+// Whoever trusts no issuer sees what the provider says of itself, and nothing that others say.
+func TestAdmissionWithoutIssuers(t *testing.T) {
+	d := newDossier(t)
+	d.more = append(d.more, d.issue(t, auditor, document(certification(offeringID, d.offering, d.datacenter))))
+	d.issuers = nil
+	claims, report := d.admit()
+	if !report.OK() {
+		t.Fatalf("\n%s", &report)
+	}
+	if diff := cmp.Diff([]string{"datacenter.country=DE self", "provider.country=FR self"}, summary(claims)); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+}
+
+// A store of credentials finds by their concerns those that the admission of an offering needs.
+func TestConcerns(t *testing.T) {
+	d := newDossier(t)
+	for name, row := range map[string]struct {
+		credential *Credential
+		want       []string
+	}{
+		"an offering":                        {d.offering, []string{offeringID}},
+		"a measurement":                      {d.issue(t, broker, document(measurement(offeringID))), []string{offeringID}},
+		"a binding":                          {d.binding, []string{"https://provider.example/binding", offeringID}},
+		"a label":                            {d.issue(t, complianceS, document(label(d.offering))), []string{"https://compliance.example/label/1", d.offering.Digest.SRI()}},
+		"a certification":                    {d.issue(t, auditor, document(certification(offeringID, d.person))), []string{offeringID, d.person.Digest.SRI()}},
+		"a LegalPerson, of every offering":   {d.person, nil},
+		"a data centre, of every offering":   {d.datacenter, nil},
+		"the terms, agreed to for all of it": {d.issue(t, provider, document(terms())), nil},
+	} {
+		if got := row.credential.Concerns(); !slices.Equal(got, row.want) {
+			t.Errorf("%s concerns %q, want %q", name, got, row.want)
 		}
 	}
 }

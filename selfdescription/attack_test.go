@@ -91,10 +91,15 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 			f.rawPayload = doubled(f.payload, `"deep":`+strings.Repeat("[", 40)+strings.Repeat("]", 40))
 		}, StepParse, "too deep"},
 		{"payload that is an array", func(_ *world, f *forgery) { f.rawPayload = "[]" }, StepParse, "want an object"},
+		{"payload that is nothing", func(_ *world, f *forgery) { f.rawPayload = "null" }, StepParse, "want an object"},
 		{"too large", func(_ *world, f *forgery) { f.payload["name"] = strings.Repeat("x", MaxCredential) }, StepParse, "longer than"},
 		{"four parts", func(_ *world, f *forgery) { f.after = func(s string) string { return s + "." } }, StepParse, "4 parts"},
 		{"line break in base64url", func(_ *world, f *forgery) { f.after = func(s string) string { return s + "\n" } }, StepParse, "line break"},
 		{"padding in base64url", func(_ *world, f *forgery) { f.after = func(s string) string { return s + "==" } }, StepParse, "signature"},
+		{"padding in base64url of the header", func(_ *world, f *forgery) {
+			f.after = func(s string) string { return strings.Replace(s, ".", "=.", 1) }
+		}, StepParse, "header: illegal base64"},
+		{"header that signatures are not made with", func(_ *world, f *forgery) { f.header["nonce"] = 1 }, StepSignature, "not what"},
 		{"stray bits in base64url", func(_ *world, f *forgery) { f.after = strayBits }, StepParse, "signature"},
 
 		{"no first context", func(_ *world, f *forgery) { f.payload["@context"] = []string{ContextGaiaX} }, StepParse, "/@context/0"},
@@ -146,7 +151,12 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 			f.subject()["name"] = object{"@value": object{"hostedOn": "x"}}
 		}, StepParse, "/credentialSubject/name/@value"},
 		{"relative id", func(_ *world, f *forgery) { f.subject()["id"] = "k8s" }, StepParse, "/credentialSubject/id"},
-		{"two subjects", func(_ *world, f *forgery) { f.payload["credentialSubject"] = []any{f.subject(), f.subject()} }, StepParse, "/credentialSubject"},
+		{"two subjects", func(_ *world, f *forgery) { f.payload["credentialSubject"] = []any{f.subject(), f.subject()} }, StepParse, "/credentialSubject: want one object"},
+		{"subject that is a literal", func(_ *world, f *forgery) { f.payload["credentialSubject"] = object{"@value": "x"} }, StepParse, "got a literal"},
+		{"subject without id", func(_ *world, f *forgery) { delete(f.subject(), "id") }, StepParse, "/credentialSubject/id"},
+		{"subject without type", func(_ *world, f *forgery) { delete(f.subject(), "type") }, StepParse, "/credentialSubject/type"},
+		{"subject of two types", func(_ *world, f *forgery) { f.subject()["type"] = []string{"ComputeServiceOffering", "LegalPerson"} }, StepParse, "/credentialSubject/type"},
+		{"id that is no text", func(_ *world, f *forgery) { f.payload["id"] = 1 }, StepParse, "/id"},
 
 		{"issuer other than the key's", func(_ *world, f *forgery) { f.payload["issuer"] = rival }, StepParse, "/issuer"},
 		{"issuer object other than the key's", func(_ *world, f *forgery) { f.payload["issuer"] = object{"id": rival} }, StepParse, "/issuer"},
@@ -184,7 +194,7 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		{"time of issue that is a string", func(_ *world, f *forgery) { f.payload["iat"] = "1700000000" }, StepParse, "/iat"},
 		{"date out of range", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e17") }, StepParse, "/exp"},
 		{"date that means none", func(_ *world, f *forgery) { f.payload["validUntil"] = "0001-01-01T00:00:00Z" }, StepParse, "/validUntil"},
-		{"date beyond numbers", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e400") }, StepParse, "/exp"},
+		{"date beyond numbers", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e400") }, StepParse, "/exp: want a number of seconds"},
 		{"negative date", func(_ *world, f *forgery) { f.payload["exp"] = -1 }, StepParse, "never valid"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -275,13 +285,14 @@ func TestKeysThatDoNotFitAreRefused(t *testing.T) {
 	for _, algorithm := range Algorithms() {
 		keys[algorithm] = newKey(t, algorithm, provider)
 	}
+	kinds := map[string]string{"EdDSA": "an Ed25519 key", "ES256": "an ECDSA key on P-256", "ES384": "an ECDSA key on P-384", "PS256": "an RSA key", "RS256": "an RSA key"}
 	for _, algorithm := range Algorithms() {
 		for of, key := range keys {
 			public := key.Public()
 			public.Algorithm = "" // as many publish it
 			err := checkKey(algorithm, &public)
 			fits := algorithm == of || strings.HasSuffix(algorithm, "S256") && algorithm[0] != 'E' && strings.HasSuffix(of, "S256") && of[0] != 'E'
-			if (err == nil) != fits {
+			if (err == nil) != fits || err != nil && err.Error() != kinds[of]+" does not fit algorithm "+algorithm {
 				t.Errorf("key for %s used for %s: %v", of, algorithm, err)
 			}
 		}

@@ -72,6 +72,22 @@ func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
 			d.datacenter = d.issue(t, provider, document(datacenter("https://rival.example/dc", "DE")))
 			d.more = append(d.more, d.issue(t, auditor, document(certification("https://rival.example/dc"))))
 		}, nil},
+		{"a certification of nothing", func(t *testing.T, d *dossier) {
+			c := d.issue(t, auditor, document(certification(offeringID)))
+			c.Claims["standard"] = ""
+			d.more = append(d.more, c)
+		}, nil},
+		{"a standard that a data centre states, and no certification", func(_ *testing.T, d *dossier) {
+			d.datacenter.Claims["standard"] = "ISO/IEC 27001"
+		}, nil},
+		{"headquarters in no country", func(_ *testing.T, d *dossier) {
+			d.person.Claims["headquartersAddress"] = object{"countryCode": "XX"}
+		}, []string{"no provider.country"}},
+		{"a LegalPerson that ended, before one that holds", func(_ *testing.T, d *dossier) {
+			ended := *d.person
+			ended.ValidUntil = at
+			d.person, d.more = &ended, append(d.more, d.person)
+		}, nil},
 		{"a certification of something else", func(t *testing.T, d *dossier) {
 			d.more = append(d.more, d.issue(t, auditor, document(certification("https://provider.example/other"))))
 		}, nil},
@@ -88,6 +104,33 @@ func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
 			doc.ValidFrom = at.Add(-time.Minute)
 			d.more = append(d.more, d.issue(t, provider, doc))
 		}, []string{"datacenter.country=US self"}},
+		{"the newer of two of the provider's own, presented first", func(t *testing.T, d *dossier) {
+			doc := document(datacenter("https://provider.example/dc", "US"))
+			doc.ValidFrom = at.AddDate(0, 0, -2)
+			d.more = append(d.more, d.issue(t, provider, doc))
+		}, nil},
+		{"the newer of two of an auditor, presented first", func(t *testing.T, d *dossier) {
+			doc := document(datacenter("https://provider.example/dc", "US"))
+			doc.ValidFrom = at.AddDate(0, 0, -2)
+			d.more = append(d.more, d.issue(t, auditor, document(datacenter("https://provider.example/dc", "PL"))), d.issue(t, auditor, doc))
+		}, []string{"datacenter.country=PL self"}},
+		{"a measurement that is older than other statements about the offering", func(t *testing.T, d *dossier) {
+			doc := document(measurement(offeringID))
+			doc.ValidFrom = at.AddDate(0, 0, -2)
+			d.more = append(d.more, d.issue(t, broker, doc), d.issue(t, auditor, document(certification(offeringID))))
+			d.trust(broker, TypeCertification, Measured, true)
+			d.more = append(d.more, d.by(t, broker, certification(offeringID)))
+		}, []string{"certification=ISO/IEC 27001 certified", "latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
+		{"a measurement of nothing", func(t *testing.T, d *dossier) {
+			m := d.issue(t, broker, document(measurement(offeringID)))
+			m.Claims["uptime"], m.Claims["latency"] = object{}, []any{object{"vantage": "fra"}}
+			d.more = append(d.more, m)
+		}, nil},
+		{"a measurement from no vantage", func(t *testing.T, d *dossier) {
+			m := d.issue(t, broker, document(measurement(offeringID)))
+			delete(m.Claims, "latency")
+			d.more = append(d.more, m)
+		}, []string{"uptime.ratio=0.9993 measured"}},
 		{"a measurement by the broker, at its worst vantage", func(t *testing.T, d *dossier) {
 			d.more = append(d.more, d.issue(t, broker, document(measurement(offeringID))))
 		}, []string{"latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
@@ -227,5 +270,58 @@ func TestPlacesAreSorted(t *testing.T) {
 	a := &admission{locations: []location{{country: "FR"}, {country: "DE"}, {country: "FR"}}}
 	if got := a.places(); got != "hardware in DE, FR" {
 		t.Error(got)
+	}
+}
+
+func TestRegistration(t *testing.T) {
+	for _, row := range []struct {
+		node object
+		want string
+	}{
+		{vat(), "vatID:FR40303265045"},
+		{object{"type": "TaxID", "taxID": "1"}, "taxID:1"},
+		{object{"type": "TaxID", "taxId": "1"}, "taxID:1"},
+		{object{"type": "TaxID"}, ""},
+		{object{"type": "VatID", "taxID": "1"}, ""},
+		{object{"type": "LegalPerson", "vatID": "FR40303265045"}, ""},
+		{nil, ""},
+	} {
+		if got := registration(row.node); got != row.want {
+			t.Errorf("%v is %q, want %q", row.node, got, row.want)
+		}
+	}
+}
+
+// A claim names the credential that gives it its assurance: its own, unless another gives it more.
+func TestAClaimNamesItsOwnCredentialUnlessAnotherRaisesIt(t *testing.T) {
+	d := newDossier(t)
+	d.trust(notary, TypeLabelCredential, Notary, true)
+	d.more = append(d.more, d.by(t, notary, label(d.vat)))
+	for _, raised := range []bool{false, true} {
+		want := d.vat
+		if raised {
+			want = d.issue(t, complianceS, document(label(d.vat)))
+			d.more = append(d.more, want)
+		}
+		claims, report := d.admit()
+		i := slices.IndexFunc(claims, func(c Claim) bool { return c.Name == ClaimProviderRegistration })
+		if i < 0 || claims[i].Credential != want.Digest || claims[i].Issuer != want.Issuer {
+			t.Errorf("%+v, want %s by %s\n%s", claims, want.Digest, want.Issuer, &report)
+		}
+	}
+}
+
+// The zero time means that a credential never ends.
+func TestEndsAreOrdered(t *testing.T) {
+	never := time.Time{}
+	for _, row := range []struct {
+		x, y time.Time
+		want int
+	}{
+		{never, never, 0}, {never, at, 1}, {at, never, -1}, {at, at, 0}, {at, at.Add(1), -1}, {at.Add(1), at, 1},
+	} {
+		if got := compareEnds(row.x, row.y); got != row.want {
+			t.Errorf("%s and %s: %d", row.x, row.y, got)
+		}
 	}
 }

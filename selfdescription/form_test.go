@@ -3,6 +3,7 @@ package selfdescription
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,5 +164,62 @@ func TestNumericDates(t *testing.T) {
 	}
 	if got, err := (&token{}).number("1795176000"); err == nil {
 		t.Errorf("a string became %s", got)
+	}
+}
+
+// The zero time means that there is no bound, so no token may state it, nor a time of the same year.
+func TestATimeOfTheYear1IsNoBound(t *testing.T) {
+	for text, want := range map[string]bool{"0001-01-01T00:00:00Z": false, "0001-12-31T23:59:59Z": false, "0002-01-01T00:00:00Z": true} {
+		if got, err := (bound{object{"validFrom": text}, "validFrom", dateTime}).read(); (err == nil) != want || got.IsZero() == want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
+
+// Prefixes are removed from terms and types, never from texts.
+func TestAPrefixInATextStays(t *testing.T) {
+	w := newWorld(t)
+	f := w.forge(t, w.issue(t, provider, document(offering("https://provider.example/k8s"))).Compact)
+	f.subject()["name"] = "gx:Kubernetes"
+	c, report := w.verifier().Credential(context.Background(), f.compact(t))
+	if !report.OK() || c.Claims["name"] != "gx:Kubernetes" {
+		t.Errorf("%v\n%s", c, &report)
+	}
+}
+
+func TestATokenMayBeAsLongAsTheLimit(t *testing.T) {
+	compact := newWorld(t).issue(t, provider, document(vat())).Compact
+	if _, err := parseToken(compact, len(compact), credentialMedia); err != nil {
+		t.Error(err)
+	}
+	if _, err := parseToken(compact, len(compact)-1, credentialMedia); err == nil {
+		t.Error("a longer one is read")
+	}
+}
+
+// A message quotes the beginning of a long text only.
+func TestLongTextsAreCut(t *testing.T) {
+	whole := strings.Repeat("x", 200)
+	for value, want := range map[string]string{whole: `"` + whole + `"`, whole + "x": `"` + whole + `…"`} {
+		if got := brief(value); got != want {
+			t.Errorf("%d bytes became %s", len(value), got)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	for _, row := range []struct {
+		value any
+		want  []string
+	}{
+		{"https://a.example", []string{"https://a.example"}},
+		{object{"id": "https://a.example"}, []string{"https://a.example"}},
+		{[]any{"https://a.example", object{"id": "https://b.example"}}, []string{"https://a.example", "https://b.example"}},
+		{[]any{"", object{"id": ""}, object{}, 1, nil}, nil},
+		{nil, nil},
+	} {
+		if got := references(row.value); !slices.Equal(got, row.want) {
+			t.Errorf("%v refers to %q, want %q", row.value, got, row.want)
+		}
 	}
 }

@@ -3,8 +3,10 @@ package selfdescription
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAClaimTravelsOnlyOverLinksThatBothEndsConfirmed has one row for each cell of the table
@@ -25,6 +27,10 @@ func TestAClaimTravelsOnlyOverLinksThatBothEndsConfirmed(t *testing.T) {
 		never      []string // names, or beginnings, of claims that there are not
 	}{
 		{"offering `hostedOn` data centre", "signed by the provider itself", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, auditor, document(certification(d.offering.Subject, d.offering, d.datacenter))))
+		}, []string{certified, certifiedDE}, nil},
+		{"offering `hostedOn` data centre", "signed by the provider itself, maintained by another", func(t *testing.T, d *dossier) {
+			d.datacenter = d.issue(t, provider, document(datacenterOf("https://provider.example/dc", "DE", "https://facilities.example/lp")))
 			d.more = append(d.more, d.issue(t, auditor, document(certification(d.offering.Subject, d.offering, d.datacenter))))
 		}, []string{certified, certifiedDE}, nil},
 		{"offering `hostedOn` data centre", "signed by a trusted issuer, with an id that only the provider can give", func(t *testing.T, d *dossier) {
@@ -94,6 +100,13 @@ func TestAClaimTravelsOnlyOverLinksThatBothEndsConfirmed(t *testing.T) {
 			d.more = append(d.more, d.by(t, auditor, pool("https://rival.example/pool", "https://provider.example/dc")),
 				d.issue(t, auditor, document(certification(d.datacenter.Subject, d.datacenter))))
 		}, []string{selfDE, certified}, nil},
+		{"data centre `aggregationOfResources` zone", "of others, which refer to each other", func(t *testing.T, d *dossier) {
+			d.offered["hostedOn"] = []object{{"id": "https://rival.example/pool"}, {"id": "https://provider.example/dc"}}
+			d.offering = d.issue(t, provider, document(d.offered))
+			d.trust(auditor, TypeVirtualResource, Certified, true)
+			d.more = append(d.more, d.by(t, auditor, pool("https://rival.example/pool", "https://rival.example/pool2")),
+				d.by(t, auditor, pool("https://rival.example/pool2", "https://rival.example/pool")))
+		}, []string{selfDE}, nil},
 		{"offering `providedBy` legal person", "signed by a trusted issuer, with an id that only the provider can give", func(t *testing.T, d *dossier) {
 			d.person = d.issue(t, notary, document(person("https://provider.example/lp")))
 			d.more = append(d.more, d.issue(t, auditor, document(certification(d.person.Subject, d.person))))
@@ -183,6 +196,26 @@ func documented(t *testing.T, link string) bool {
 	return strings.Contains(string(text), "\n| "+link+" |")
 }
 
+// TestACountryBeyondALinkThatOnlyTheProviderStates ends with the first of the offering and what it leads to.
+func TestACountryBeyondALinkThatOnlyTheProviderStates(t *testing.T) {
+	for name, row := range map[string]struct{ offering, datacenter, want time.Time }{
+		"the data centre ends first": {at.Add(2 * time.Hour), at.Add(time.Hour), at.Add(time.Hour)},
+		"the offering ends first":    {at.Add(time.Hour), at.Add(2 * time.Hour), at.Add(time.Hour)},
+		"the data centre never ends": {at.Add(time.Hour), time.Time{}, at.Add(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDossier(t)
+			d.hostedOn(t, "https://rival.example/dc")
+			d.datacenter = d.by(t, auditor, datacenterOf("https://rival.example/dc", "DE", "https://rival.example/lp"))
+			d.offering.ValidUntil, d.datacenter.ValidUntil = row.offering, row.datacenter
+			claims, report := d.admit()
+			if !report.OK() || claims[0].Name != ClaimDatacenterCountry || claims[0].Assurance != Self || !claims[0].Expires.Equal(row.want) {
+				t.Errorf("%+v, want an end at %s\n%s", claims, row.want, &report)
+			}
+		})
+	}
+}
+
 // A reference is an id, a node that is written out there, or both.
 func TestNodesThatAreWrittenOut(t *testing.T) {
 	address := func(country string) object { return object{"type": "Address", "countryCode": country} }
@@ -214,5 +247,22 @@ func TestNodesThatAreWrittenOut(t *testing.T) {
 				t.Errorf("claims %s, want %s", got, row.want)
 			}
 		})
+	}
+}
+
+// An offering may be up to eight references away from a location.
+func TestReferencesOneAfterTheOther(t *testing.T) {
+	for pools, want := range map[int]bool{maxPath - 1: true, maxPath: false} {
+		d := newDossier(t)
+		id := func(i int) string { return "https://provider.example/pool" + strconv.Itoa(i) }
+		d.hostedOn(t, id(1))
+		for i := 1; i < pools; i++ {
+			d.more = append(d.more, d.issue(t, provider, document(pool(id(i), id(i+1)))))
+		}
+		d.more = append(d.more, d.issue(t, provider, document(pool(id(pools), "https://provider.example/dc"))))
+		delete(d.datacenter.Claims, "aggregationOfResources")
+		if _, report := d.admit(); report.OK() != want {
+			t.Errorf("over %d pools:\n%s", pools, &report)
+		}
 	}
 }

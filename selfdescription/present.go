@@ -155,14 +155,11 @@ func unwrap(value any) (string, error) {
 			return "", err
 		}
 	}
-	url, err := text(object, "id")
-	if err != nil {
-		return "", err
-	}
+	url, _ := object["id"].(string)
 	for _, prefix := range envelopes {
 		if compact, ok := strings.CutPrefix(url, prefix); ok {
 			return compact, nil
 		}
 	}
-	return "", fmt.Errorf("/id: want a data URL of %s, got %s", MediaTypeCredential, brief(url))
+	return "", fmt.Errorf("/id: want a data URL of %s, got %s", MediaTypeCredential, brief(object["id"]))
 }

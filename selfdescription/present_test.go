@@ -106,7 +106,11 @@ func TestAPresentationIsForTheOperationThatItNames(t *testing.T) {
 		for _, asked := range []Operation{"", OperationPresent, OperationVerify, OperationRevoke} {
 			_, report := w.verifier().Presentation(context.Background(), compact, Expect{Audience: broker, Nonce: "n-1", Operation: asked})
 			if made != asked {
-				refused(t, report, StepWindow, "/operation")
+				want := "none"
+				if asked != "" {
+					want = strconv.Quote(string(asked))
+				}
+				refused(t, report, StepWindow, "/operation: want "+want+", got ")
 			} else if !report.OK() {
 				t.Errorf("made for %q:\n%s", made, &report)
 			}
@@ -125,9 +129,10 @@ func TestEarlierPresentationsVerify(t *testing.T) {
 			f.header["typ"], f.header["cty"] = "vp+ld+jwt", "vp+ld"
 			f.header["iat"], f.header["exp"] = at.UnixMilli(), at.Add(time.Minute).UnixMilli()
 		},
-		"one credential, no list":   func(f *forgery) { f.payload["verifiableCredential"] = f.envelope() },
-		"one audience, in a list":   func(f *forgery) { f.payload["aud"] = []string{broker} },
-		"neither holder nor issuer": func(f *forgery) { delete(f.payload, "holder"); delete(f.payload, "iss") },
+		"one credential, no list":    func(f *forgery) { f.payload["verifiableCredential"] = f.envelope() },
+		"no context of the envelope": func(f *forgery) { delete(f.envelope(), "@context") },
+		"one audience, in a list":    func(f *forgery) { f.payload["aud"] = []string{broker} },
+		"neither holder nor issuer":  func(f *forgery) { delete(f.payload, "holder"); delete(f.payload, "iss") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -144,5 +149,17 @@ func TestEarlierPresentationsVerify(t *testing.T) {
 				t.Errorf("credential in it:\n%s", &report)
 			}
 		})
+	}
+}
+
+// A presentation may have as many credentials as its signer accepts.
+func TestAPresentationOfAsManyCredentialsAsFit(t *testing.T) {
+	w, expect := newWorld(t), Expect{Audience: broker, Nonce: "n-1"}
+	compact, err := w.signer(t, provider).Presentation(make([]string, MaxCredentials), expect, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, report := w.verifier().Presentation(context.Background(), compact, expect); !report.OK() || len(p.Credentials) != MaxCredentials {
+		t.Errorf("%+v\n%s", p, &report)
 	}
 }

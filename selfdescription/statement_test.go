@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,9 @@ func TestStatementsGoRound(t *testing.T) {
 	}
 	if statement.Type != StatementContract || statement.Issuer != broker || !statement.IssuedAt.Equal(at) || statement.Claims["sub"] != "sha256-x" {
 		t.Errorf("read %+v", statement)
+	}
+	if got, want := names(report), []StepName{StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow}; !slices.Equal(got, want) {
+		t.Errorf("steps %s, want %s", got, want)
 	}
 	if !IsStatement(signed) {
 		t.Error("it is none")

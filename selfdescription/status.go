@@ -155,13 +155,10 @@ func readStatusEntry(value any) (entry StatusEntry, err error) {
 	if entry.List, err = text(object, "statusListCredential"); err != nil {
 		return entry, err
 	}
-	index, err := text(object, "statusListIndex")
-	if err != nil {
-		return entry, err
-	}
+	index, _ := object["statusListIndex"].(string)
 	n, err := strconv.ParseUint(index, 10, 31)
 	if err != nil || strconv.FormatUint(n, 10) != index {
-		return entry, fmt.Errorf("/statusListIndex: want a number that is not negative, without leading zeros, got %s", brief(index))
+		return entry, fmt.Errorf("/statusListIndex: want a string with a number that is not negative, without leading zeros, got %s", brief(object["statusListIndex"]))
 	}
 	entry.Index = int(n)
 	if object["id"] == entry.List { // Bitstring Status List v1.0, 2.1

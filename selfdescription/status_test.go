@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
 const listURL = "https://provider.example/status/1"
@@ -58,7 +60,9 @@ func TestTheReportSaysWhichListsWereLookedAt(t *testing.T) {
 		result  Result
 		says    string
 	}{
+		{nil, Skipped, "no credentialStatus"},
 		{[]any{revocation}, Passed, "no revocation by " + listURL},
+		{[]any{revocation, revocation, revocation, revocation}, Passed, "no revocation by " + listURL},
 		{[]any{revocation, message}, Passed, "no revocation by " + listURL + `; not looked at: purpose "message"`},
 		{[]any{message}, Skipped, `not looked at: purpose "message" of "https://provider.example/messages"`},
 	} {
@@ -124,8 +128,10 @@ func TestAStatusListThatProvesNothingRejects(t *testing.T) {
 		{"on a list itself", relist(func(f *forgery) {
 			f.payload["credentialStatus"] = object{"type": typeStatusListEntry, "statusPurpose": "revocation", "statusListIndex": "1", "statusListCredential": listURL}
 		}), "credentialStatus of its own"},
-		{"no bits", relist(func(f *forgery) { delete(f.subject(), "encodedList") }), "/encodedList"},
-		{"fewer than 131072 bits", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(MinStatusList/8-1, nil) }), "want 131072 at least"},
+		{"no bits", relist(func(f *forgery) { delete(f.subject(), "encodedList") }), "/encodedList: want a string"},
+		{"of other purposes", relist(func(f *forgery) { f.subject()["statusPurpose"] = []string{"suspension", "message"} }), "/statusPurpose"},
+		{"no base64", relist(func(f *forgery) { f.subject()["encodedList"] = "u!" }), "illegal base64"},
+		{"fewer than 131072 bits", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(MinStatusList/8-1, nil) }), "131064 bits, want 131072 at least"},
 		{"gzip bomb", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(100<<20, nil) }), "more than 8388608 bits"},
 		{"bytes after the list", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(MinStatusList/8, []byte("x")) }), "after the end"},
 		{"a credential of another type", relist(func(f *forgery) { f.payload["type"] = []string{"VerifiableCredential"} }), "BitstringStatusListCredential"},
@@ -283,12 +289,50 @@ func TestBitsCountFromTheLeft(t *testing.T) {
 	if err != nil || !bytes.Equal(again.bits, list.bits) {
 		t.Errorf("does not go round: %v", err)
 	}
-	if err := list.Set(0, false); err != nil || list.bits[0] != 0 {
+	if err := list.Set(9, false); err != nil || list.bits[1] != 0 || list.bits[0] != 0x80 {
 		t.Error("a bit cannot be cleared")
 	}
 	for _, i := range []int{-1, list.Len()} {
 		if err := list.Set(i, true); err == nil || !strings.Contains(err.Error(), "outside") {
 			t.Errorf("index %d: %v", i, err)
 		}
+	}
+}
+
+// Bitstring Status List v1.0, 2.2: a list may serve several purposes.
+func TestAListOfSeveralPurposes(t *testing.T) {
+	w := newWorld(t)
+	c := w.listed(t, PurposeRevocation, true)
+	f := w.forge(t, w.lists[listURL])
+	f.subject()["statusPurpose"] = []string{"suspension", "revocation"}
+	w.lists[listURL] = f.compact(t)
+	if _, report := w.verifier().Credential(context.Background(), c.Compact); report.State != Revoked {
+		t.Errorf("\n%s", &report)
+	}
+}
+
+// keyless is a KeySource that cannot reach the keys of one issuer.
+type keyless struct {
+	*world
+	of string
+}
+
+func (k keyless) Key(ctx context.Context, id string) (*did.Key, error) {
+	if strings.HasPrefix(id, k.of) {
+		return unreachable{}.Key(ctx, id)
+	}
+	return k.world.Key(ctx, id)
+}
+
+func TestAStatusListWhoseKeyCannotBeReachedIsTemporary(t *testing.T) {
+	w := newWorld(t)
+	c := w.listed(t, PurposeRevocation, false)
+	w.publish(t, notary, PurposeRevocation, false)
+	v := w.verifier()
+	v.Keys = keyless{w, notary}
+	_, report := v.Credential(context.Background(), c.Compact)
+	refused(t, report, StepStatus, "timeout")
+	if !report.Temporary {
+		t.Error("not temporary")
 	}
 }

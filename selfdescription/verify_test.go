@@ -42,6 +42,9 @@ func TestEveryAlgorithmGoesRound(t *testing.T) {
 			if !report.OK() {
 				t.Fatalf("presentation:\n%s", &report)
 			}
+			if got := names(report); !slices.Equal(got, want[:5]) {
+				t.Errorf("steps %s, want %s", got, want[:5])
+			}
 			if p.Holder != provider || !slices.Equal(p.Credentials, []string{compact}) || !p.IssuedAt.Equal(at) || !p.ExpiresAt.Equal(at.Add(PresentationLifetime)) {
 				t.Errorf("read something else: %+v", p)
 			}
@@ -96,5 +99,30 @@ func TestEarlierGenerationsVerify(t *testing.T) {
 				t.Errorf("type is %s", c.Type)
 			}
 		})
+	}
+}
+
+// Verifier documents its zero values: the time is that of the clock, and clocks differ by DefaultSkew at most.
+func TestAVerifierWithoutAClockTakesTheTimeOfDay(t *testing.T) {
+	w := newWorld(t)
+	v := w.verifier()
+	v.Now = nil
+	for _, row := range []struct {
+		from time.Duration // now
+		want bool
+	}{{-time.Hour, true}, {time.Hour, false}} {
+		compact, err := w.signer(t, provider).Credential(Document{Subject: vat(), ValidFrom: time.Now().Add(row.from)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, report := v.Credential(context.Background(), compact); report.OK() != row.want {
+			t.Errorf("valid from %s on:\n%s", row.from, &report)
+		}
+	}
+}
+
+func TestAReportOfNothingIsNotOK(t *testing.T) {
+	if r := (Report{State: Verified}); r.OK() {
+		t.Error("nothing was checked")
 	}
 }
