@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -17,21 +16,11 @@ func TestDeprovisionOfAClusterInUse(t *testing.T) {
 	f := newFixture(t)
 	f.provisioned("mine", planSmall)
 	cluster := v1alpha1.InstanceClusterName(v1alpha1.InstanceName("cf-eu", "mine"))
-	put := func(id string, p v1alpha1.Placement) {
-		t.Helper()
-		p.Reserved = corev1.ResourceList{}
-		i := f.instance("cf-eu", id)
-		i.Status.Decision = &v1alpha1.Decision{Placements: []v1alpha1.Placement{p}}
-		i.Status.Delivered = &v1alpha1.DeliveredState{State: i.Spec.Desired, Decision: *i.Status.Decision}
-		if err := f.hub.Status().Update(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
-	}
 	f.provisioned("node", planSmall)
 	f.provisioned("theirs", planSmall, "space_guid", "other")
-	put("mine", v1alpha1.Placement{Cluster: "makers", Shape: &v1alpha1.ClusterShape{Class: "class", ClassNamespace: "default", Version: "v1.34.4", Member: &v1alpha1.ShapeMember{}}})
-	put("node", v1alpha1.Placement{Cluster: "provider", Peering: &v1alpha1.PlacementPeering{Consumer: cluster, Node: "node"}})
-	put("theirs", v1alpha1.Placement{Cluster: cluster})
+	f.placed("mine", v1alpha1.Placement{Cluster: "makers", Shape: &v1alpha1.ClusterShape{Class: "class", ClassNamespace: "default", Version: "v1.34.4", Member: &v1alpha1.ShapeMember{}}})
+	f.placed("node", v1alpha1.Placement{Cluster: "provider", Peering: &v1alpha1.PlacementPeering{Consumer: cluster, Node: "node"}})
+	f.placed("theirs", v1alpha1.Placement{Cluster: cluster})
 	kept := &v1alpha1.Peering{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: v1alpha1.PeeringName(cluster, "provider")},
 		Spec:       v1alpha1.PeeringSpec{Consumer: cluster, Provider: "provider", Modules: v1alpha1.ModulesFor(false), Kept: true},

@@ -217,7 +217,7 @@ func TestDescriptionsNameTheField(t *testing.T) {
 
 func FuzzRequests(f *testing.F) {
 	for _, body := range []string{
-		encoded(order(planSmall)), encoded(patch("plan_id", planLarge, "context", object{})), `{"predecessor_binding_id":"a"}`,
+		encoded(order(planSmall)), encoded(patch("plan_id", planLarge, "context", object{})), `{"predecessor_binding_id":"a"}`, `{"service_id":"a","plan_id":""}`,
 		encoded(binding(planSmall, "bind_resource", object{"app_guid": "a"}, "maintenance_info", object{})), `{"parameters":null}`, `[`, `{"a":1e999}`,
 	} {
 		f.Add(body)
