@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/openid"
 )
@@ -124,6 +127,9 @@ func TestPlatformsAreRefused(t *testing.T) {
 		"a caller that is no platform": `{platforms: [{name: a, bearer: [` + secret + `]}], openid: [{issuer: "https://a.example", audiences: [b], callers: [{is: "platform:b", claims: {sub: c}}]}]}`,
 		"an issuer without https":      `{platforms: [{name: a, bearer: [` + secret + `]}], openid: [{issuer: "http://a.example", audiences: [b], callers: [{is: operator, claims: {sub: c}}]}]}`,
 		"an operator only":             `{platforms: [{name: a}], openid: [{issuer: "https://a.example", audiences: [b], callers: [{is: operator, claims: {sub: c}}]}]}`,
+		"the name of Sluice itself":    `{platforms: [{name: ` + v1alpha1.PlatformSelf + `, bearer: [` + secret + `]}]}`,
+		"fewer than no instances":      `{platforms: [{name: a, bearer: [` + secret + `], limits: {instances: -1}}]}`,
+		"fewer than no bytes":          `{platforms: [{name: a, bearer: [` + secret + `], limits: {bytes: "-1"}}]}`,
 		"a list as a password":         `{platforms: [{name: a, basic: [{username: u, password: [` + secret + `]}]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,5 +296,34 @@ func TestPlatformsFileFaults(t *testing.T) {
 	}
 	if _, err := LoadPlatforms(file); err != nil {
 		t.Errorf("a mounted Secret: %v", err)
+	}
+}
+
+// TestLimitsAndReadsOfThePlatformsFile: what a platform is not given has a default.
+func TestLimitsAndReadsOfThePlatformsFile(t *testing.T) {
+	platforms, err := platformsOf(t, `platforms:
+- {name: plain, bearer: [a]}
+- {name: given, bearer: [b], deletedLastOperation: gone, limits: {instances: 0, bytes: 1Mi}, reads: {fleet: "region=eu", all: ""}}
+- {name: half, bearer: [c], limits: {instances: 7}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := platforms.file.Current().byName
+	for name, want := range map[string]Limits{"plain": {defaultInstances, defaultHeldBytes}, "given": {0, 1 << 20}, "half": {7, defaultHeldBytes}} {
+		if p := known[name]; p.Limits != want || p.DeletedLastOperation != DeletedGone {
+			t.Errorf("%s has %+v and %s, want %+v", name, p.Limits, p.DeletedLastOperation, want)
+		}
+	}
+	reads := known["given"].Reads
+	for _, row := range []struct {
+		name, region string
+		want         bool
+	}{{"fleet", "eu", true}, {"fleet", "us", false}, {"all", "us", true}} {
+		if got := reads[row.name].Matches(labels.Set{"region": row.region}); got != row.want {
+			t.Errorf("%s of region %s: %t", row.name, row.region, got)
+		}
+	}
+	if len(reads) != 2 || known["plain"].Reads != nil {
+		t.Errorf("they read %v and %v", reads, known["plain"].Reads)
 	}
 }
