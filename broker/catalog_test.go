@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -162,12 +163,12 @@ func BenchmarkCatalog(b *testing.B) {
 // TestPlanMetadataSaysWhatIsProven: proven facts, and which Sluices orders come to, come only from the broker.
 func TestPlanMetadataSaysWhatIsProven(t *testing.T) {
 	forged := &runtime.RawExtension{Raw: []byte(`{"selfDescriptions": ["L3"], "proven": {"everyCluster": true}, "sluice": {"hub": "x", "depth": 1}, "color": "blue"}`)}
-	plan := &catalog.Plan{Plan: v1alpha1.Plan{Metadata: forged}, Behind: catalog.Behind{Hubs: []string{"i"}, Depth: 1}}
+	plan := &catalog.Plan{Plan: v1alpha1.Plan{Metadata: forged}, Withdrawn: true, Behind: catalog.Behind{Hubs: []string{"i"}, Depth: 1}}
 	for name, row := range map[string]struct {
 		facts *catalog.Facts
 		want  string
 	}{
-		"nothing": {nil, `{"color":"blue","sluice":{"hub":"h","behind":["i"],"depth":2}}`},
+		"nothing": {nil, `{"color":"blue","sluice":{"hub":"h","behind":["i"],"depth":2},"withdrawn":true}`},
 		"something": {
 			&catalog.Facts{
 				SelfDescriptions: []catalog.SelfDescription{{
@@ -178,7 +179,7 @@ func TestPlanMetadataSaysWhatIsProven(t *testing.T) {
 			},
 			`{"color":"blue","proven":{"everyCluster":false,"countries":["DE","US"],"labelLevels":["L1"]},` +
 				`"selfDescriptions":[{"type":"ComputeServiceOffering","href":"/selfdescriptions/3f","mediaType":"application/vc+jwt","digestSRI":"sha256-Pw==",` +
-				`"issuer":"did:web:provider.example","validUntil":"2027-02-01T00:00:00Z","verification":"verified","countries":["DE"],"labelLevel":"L1"}],"sluice":{"hub":"h","behind":["i"],"depth":2}}`,
+				`"issuer":"did:web:provider.example","validUntil":"2027-02-01T00:00:00Z","verification":"verified","countries":["DE"],"labelLevel":"L1"}],"sluice":{"hub":"h","behind":["i"],"depth":2},"withdrawn":true}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,5 +191,77 @@ func TestPlanMetadataSaysWhatIsProven(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
 		})
+	}
+}
+
+// An offering says all that OSB lets it say.
+func TestCatalogOfAnOffering(t *testing.T) {
+	o := offerings()[1]
+	spec := o.Status.Accepted
+	spec.Tags, spec.Requires, spec.Metadata = []string{"a", "b"}, []string{"syslog_drain", "route_forwarding"}, &runtime.RawExtension{Raw: []byte(`{"color":"blue"}`)}
+	spec.DashboardClient = &v1alpha1.DashboardClient{ID: "id", Secret: "secret", RedirectURI: "https://dashboard.example.com"}
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{o}, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := catalogResponse(snapshot, "h", "cf-eu", v17)
+	body.Services[0].Plans = nil
+	got, err := json.Marshal(body)
+	const want = `{"services":[{"id":"service-other","name":"other","description":"test","bindable":true,"instances_retrievable":true,"bindings_retrievable":true,"tags":["a","b"],` +
+		`"plan_updateable":true,"requires":["syslog_drain","route_forwarding"],"dashboard_client":{"id":"id","secret":"secret","redirect_uri":"https://dashboard.example.com"},` +
+		`"allow_context_updates":true,"metadata":{"color":"blue"},"plans":null}]}`
+	if err != nil || !sameObject(got, []byte(want)) {
+		t.Errorf("%v, got  %s\nwant %s", err, got, want)
+	}
+	if empty, err := json.Marshal(catalogResponse(snapshot, "h", "cf-eu", v17).Services[0].Plans[0].Schemas); err != nil || !strings.Contains(string(empty), `"service_binding"`) {
+		t.Errorf("%v, schemas of a plan that can be bound: %s", err, empty)
+	}
+	o.Status.Accepted.Bindable = false
+	if snapshot, err = catalog.Build([]v1alpha1.ServiceOffering{o}, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if none, err := json.Marshal(catalogResponse(snapshot, "h", "cf-eu", v17).Services[0].Plans[0].Schemas); err != nil || strings.Contains(string(none), `"service_binding"`) {
+		t.Errorf("%v, schemas of a plan that cannot: %s", err, none)
+	}
+}
+
+// Two revisions of the catalog never have the same date, and the date of one never changes.
+func TestDatesOfTheCatalog(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 500, time.UTC)
+	now := func() time.Time { return at }
+	var documents catalogDocuments
+	modified := func(offerings ...v1alpha1.ServiceOffering) string {
+		t.Helper()
+		snapshot, err := catalog.Build(offerings, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []version{v17, v16} {
+			if _, err := documents.get(snapshot, "h", "cf-eu", v, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		document, err := documents.get(snapshot, "h", "cf-eu", v17, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return document.modified
+	}
+	both := offerings()
+	for _, row := range []struct {
+		offerings []v1alpha1.ServiceOffering
+		after     time.Duration
+		want      string
+	}{
+		{both, 0, "Fri, 20 Nov 2026 12:00:00 GMT"},
+		{both, time.Minute, "Fri, 20 Nov 2026 12:00:00 GMT"},
+		{both[:1], 0, "Fri, 20 Nov 2026 12:01:00 GMT"},
+		{both[1:], 0, "Fri, 20 Nov 2026 12:01:01 GMT"},
+		{both, -time.Hour, "Fri, 20 Nov 2026 12:01:02 GMT"},
+	} {
+		at = at.Add(row.after)
+		if got := modified(row.offerings...); got != row.want {
+			t.Errorf("at %s: modified %s, want %s", at, got, row.want)
+		}
 	}
 }

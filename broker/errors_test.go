@@ -2,18 +2,22 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
@@ -120,6 +124,11 @@ func TestSame(t *testing.T) {
 		{``, `{}`, true},
 		{`{"a":1,"b":[{"c":null}]}`, `{ "b":[{"c":null}], "a":1.0 }`, true},
 		{`{"a":12345678901234567890}`, `{"a":1.2345678901234567e19}`, true},
+		{`{"a":1e2}`, `{"a":100}`, true},
+		{`{"a":1.5}`, `{"a":1.25}`, false},
+		{`{"a":"1"}`, `{"a":"1"}`, true},
+		{`{"a":[1]}`, `{"a":[1,2]}`, false},
+		{`{"a":[]}`, `{"a":{}}`, false},
 		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, false},
 		{`{"a":1}`, `{"a":"1"}`, false},
 		{`{"a":1}`, `{"a":1,"b":null}`, false},
@@ -132,6 +141,72 @@ func TestSame(t *testing.T) {
 		}
 		if got := sameObject([]byte(row.b), []byte(row.a)); got != row.want {
 			t.Errorf("%s and %s: %v", row.b, row.a, got)
+		}
+	}
+}
+
+// Each operation that is accepted is counted once, however often it is asked for.
+func TestOperationsAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	f := newFixture(t, func(o *Options) { o.Registerer = registry })
+	f.fake.does("failed", fail)
+	f.finished("failed", f.want(http.StatusAccepted, "PUT", instancePath("failed"), order(planSmall)).operation())
+	f.want(http.StatusAccepted, "PUT", instancePath("failed"), order(planSmall))
+	f.provisioned("i", planSmall)
+	f.want(http.StatusOK, "PUT", instancePath("i"), order(planSmall))
+	f.want(http.StatusCreated, "PUT", bindingPath("i", "b"), binding(planSmall))
+	f.want(http.StatusOK, "PUT", bindingPath("i", "b"), binding(planSmall))
+	f.want(http.StatusOK, "DELETE", bindingPath("i", "b")+"?"+deletion(planSmall), nil)
+	f.finished("i", f.want(http.StatusAccepted, "PATCH", instancePath("i"), patch("plan_id", planLarge)).operation())
+	f.fake.does("i", hold)
+	for range 2 {
+		f.want(http.StatusAccepted, "DELETE", instancePath("i")+"&"+deletion(planLarge), nil)
+	}
+	families, err := registry.Gather()
+	must(t, err)
+	var got []string
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if family.GetName() == "sluice_broker_operations_total" {
+				got = append(got, fmt.Sprintf("%s of %s: %g", m.Label[0].GetValue(), m.Label[1].GetValue(), m.Counter.GetValue()))
+			}
+		}
+	}
+	if want := []string{"bind of small: 1", "deprovision of large: 1", "provision of small: 3", "unbind of small: 1", "update of large: 1"}; !slices.Equal(got, want) {
+		t.Errorf("counted are %q, want %q", got, want)
+	}
+}
+
+// A bind is the same if it asks for the same; what a rotation leaves out is its predecessor's.
+func TestSameBinding(t *testing.T) {
+	raw := func(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+	stored := v1alpha1.ServiceBindingSpec{
+		ServiceID: "s", AppGUID: "app", BindResource: raw(`{"app_guid":"app"}`), Parameters: raw(`{"role":"admin"}`), Context: raw(`{"platform":"cloudfoundry"}`),
+	}
+	const whole = `{"service_id":"s","app_guid":"app","bind_resource":{"app_guid":"app"},"parameters":{"role":"admin"},"context":{"platform":"cloudfoundry"}`
+	for name, row := range map[string]struct {
+		predecessor, request string
+		want                 bool
+	}{
+		"all":                               {"", whole + "}", true},
+		"with another service":              {"", strings.Replace(whole, `"s"`, `"t"`, 1) + "}", false},
+		"without parameters":                {"", strings.Replace(whole, "parameters", "more", 1) + "}", false},
+		"as a rotation":                     {"", whole + `,"predecessor_binding_id":"old"}`, false},
+		"all of a rotation":                 {"old", whole + `,"predecessor_binding_id":"old"}`, true},
+		"the least of a rotation":           {"old", `{"predecessor_binding_id":"old"}`, true},
+		"of another predecessor":            {"old", `{"predecessor_binding_id":"older"}`, false},
+		"without a predecessor":             {"old", whole + "}", false},
+		"a rotation to other parameters":    {"old", `{"predecessor_binding_id":"old","parameters":{"role":"view"}}`, false},
+		"a rotation to another resource":    {"old", `{"predecessor_binding_id":"old","bind_resource":{"app_guid":"x"}}`, false},
+		"a rotation to another application": {"old", `{"predecessor_binding_id":"old","app_guid":"x"}`, false},
+		"a rotation to another platform":    {"old", `{"predecessor_binding_id":"old","context":{"platform":"kubernetes"}}`, false},
+	} {
+		request := &bindRequest{}
+		must(t, json.Unmarshal([]byte(row.request), request))
+		b := &v1alpha1.ServiceBinding{Spec: stored}
+		b.Spec.PredecessorBindingID = row.predecessor
+		if got := isSameBinding(b, request); got != row.want {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -179,5 +181,24 @@ func TestWritesThatAreOvertaken(t *testing.T) {
 		f.refused(http.StatusUnprocessableEntity, "ConcurrencyError", row.method, row.path, row.body)
 		conflicts[row.verb] = maxConflicts - 1
 		f.want(row.want, row.method, row.path, row.body)
+	}
+}
+
+// While the hub is away the broker is not ready, which is looked up once a second.
+func TestNotReadyWhileTheHubIsAway(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	asked := 0
+	f := newFixture(t, intercepted(failing(func(string) error {
+		asked++
+		return apierrors.NewServiceUnavailable("the hub is away")
+	})), func(o *Options) { o.Clock = now })
+	for _, looks := range []int{1, 1, 2} {
+		if a := f.want(http.StatusServiceUnavailable, "GET", "/readyz", nil, header("Authorization", "")); a.body["description"] != "the hub does not answer" || asked != looks {
+			t.Errorf("%s after %d looks, want %d", a, asked, looks)
+		}
+		if looks == asked && strings.Count(f.log.String(), "not ready: the hub does not answer") != looks {
+			t.Errorf("the log does not say so:\n%s", f.log)
+		}
+		now.SetTime(now.Now().Add(readyFor / 2))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -102,4 +103,104 @@ func TestAFailedProvisionThatCannotStartAgain(t *testing.T) {
 	first := f.want(http.StatusAccepted, "PUT", instancePath("i"), order(planSmall))
 	f.finished("i", first.operation())
 	f.refused(http.StatusServiceUnavailable, "Unavailable", "PUT", instancePath("i"), order(planSmall))
+}
+
+// A bind waits for BindWait if the platform can poll, and for BindTimeout if it cannot; by default for less than the minute
+// after which platforms give up.
+func TestHowLongABindWaits(t *testing.T) {
+	for name, row := range map[string]struct {
+		wait, timeout time.Duration
+		query         string
+		want          time.Duration
+	}{
+		"for an answer":             {time.Minute, time.Hour, "", time.Hour},
+		"before it is polled":       {time.Minute, time.Hour, "?accepts_incomplete=true", time.Minute},
+		"before it is polled, late": {time.Hour, time.Minute, "?accepts_incomplete=true", time.Minute},
+		"by default":                {time.Hour, 0, "", defaultBindTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, hangUp := context.WithCancel(t.Context())
+			defer hangUp()
+			var end time.Time
+			f := newFixture(t, intercepted(interceptor.Funcs{
+				Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+					end, _ = ctx.Deadline()
+					hangUp()
+					return c.Watch(ctx, list, options...)
+				},
+			}), func(o *Options) { o.BindWait, o.BindTimeout = row.wait, row.timeout })
+			f.provisioned("i", planSmall)
+			f.fake.does("b", hold)
+			began := time.Now()
+			f.doWith(request, "PUT", bindingPath("i", "b")+row.query, binding(planSmall))
+			if end.Before(began.Add(row.want)) || end.After(time.Now().Add(row.want)) {
+				t.Errorf("it waits until %s from %s on, want %s", end, began, row.want)
+			}
+		})
+	}
+}
+
+// A binding that is deleted while its credentials are renewed is not shown any more.
+func TestABindingThatIsDeletedWhileItIsRenewed(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	renewing := ""
+	var f *fixture
+	f = newFixture(t, intercepted(interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+			if renewing != "" {
+				must(t, f.hub.Delete(ctx, f.bindingOf("i", renewing)))
+			}
+			return c.Watch(ctx, list, options...)
+		},
+	}), func(o *Options) { o.Clock = now })
+	f.provisioned("i", planSmall)
+	for _, id := range []string{"fetched", "bound"} {
+		f.want(http.StatusCreated, "PUT", bindingPath("i", id), binding(planSmall))
+		f.fake.does(id, hold)
+	}
+	now.SetTime(now.Now().Add(31 * time.Minute)) // the lifetime is an hour
+	renewing = "fetched"
+	f.refused(http.StatusNotFound, "NotFound", "GET", bindingPath("i", renewing), nil)
+	renewing = "bound"
+	f.refused(http.StatusUnprocessableEntity, "ConcurrencyError", "PUT", bindingPath("i", renewing), binding(planSmall))
+}
+
+// Whoever deletes or changes an object while a request waits for it makes the request a concurrent one.
+func TestWhatHappensToAnObjectThatIsAwaited(t *testing.T) {
+	var meanwhile func(ctx context.Context)
+	var f *fixture
+	f = newFixture(t, intercepted(interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+			if meanwhile != nil {
+				meanwhile(ctx)
+			}
+			return c.Watch(ctx, list, options...)
+		},
+	}))
+	f.fake.does("deleted", hold)
+	meanwhile = func(ctx context.Context) { must(t, f.hub.Delete(ctx, f.bindingOf("i", "deleted"))) }
+	f.provisioned("i", planSmall)
+	f.refused(http.StatusUnprocessableEntity, "ConcurrencyError", "PUT", bindingPath("i", "deleted"), binding(planSmall))
+
+	f.fake.does("gone", hold)
+	meanwhile = func(ctx context.Context) {
+		b := f.bindingOf("i", "gone")
+		must(t, f.hub.Delete(ctx, b))
+		f.unlock(f.bindingOf("i", "gone"))
+	}
+	f.refused(http.StatusUnprocessableEntity, "ConcurrencyError", "PUT", bindingPath("i", "gone"), binding(planSmall))
+
+	for id, change := range map[string]func(context.Context, *v1alpha1.ServiceInstance) error{
+		"halted": func(ctx context.Context, i *v1alpha1.ServiceInstance) error { return f.hub.Delete(ctx, i) },
+		"changed": func(ctx context.Context, i *v1alpha1.ServiceInstance) error {
+			i.Spec.Attempt++
+			return f.hub.Update(ctx, i)
+		},
+	} {
+		meanwhile = nil
+		f.provisioned(id, planSmall)
+		f.fake.does(id, hold)
+		meanwhile = func(ctx context.Context) { must(t, change(ctx, f.instance("cf-eu", id))) }
+		f.refused(http.StatusUnprocessableEntity, "ConcurrencyError", "PATCH", instancePath(id), patch("context", object{"instance_name": "a"}))
+	}
 }

@@ -21,13 +21,18 @@ func TestDeprovisionOfAClusterInUse(t *testing.T) {
 	f.placed("mine", v1alpha1.Placement{Cluster: "makers", Shape: &v1alpha1.ClusterShape{Class: "class", ClassNamespace: "default", Version: "v1.34.4", Member: &v1alpha1.ShapeMember{}}})
 	f.placed("node", v1alpha1.Placement{Cluster: "provider", Peering: &v1alpha1.PlacementPeering{Consumer: cluster, Node: "node"}})
 	f.placed("theirs", v1alpha1.Placement{Cluster: cluster})
-	kept := &v1alpha1.Peering{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: v1alpha1.PeeringName(cluster, "provider")},
-		Spec:       v1alpha1.PeeringSpec{Consumer: cluster, Provider: "provider", Modules: v1alpha1.ModulesFor(false), Kept: true},
+	peering := func(consumer, provider string, kept bool) *v1alpha1.Peering {
+		t.Helper()
+		p := &v1alpha1.Peering{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: v1alpha1.PeeringName(consumer, provider)},
+			Spec:       v1alpha1.PeeringSpec{Consumer: consumer, Provider: provider, Modules: v1alpha1.ModulesFor(false), Kept: kept},
+		}
+		must(t, f.hub.Create(t.Context(), p))
+		return p
 	}
-	if err := f.hub.Create(t.Context(), kept); err != nil {
-		t.Fatal(err)
-	}
+	kept, provides := peering(cluster, "provider", true), peering("consumer", cluster, true)
+	peering("consumer", "provider", true) // of others
+	peering("other", cluster, false)      // goes with the instances that need it
 
 	remove := func(id string) string { return instancePath(id) + "&" + deletion(planSmall) }
 	refused := func(says ...string) {
@@ -46,6 +51,8 @@ func TestDeprovisionOfAClusterInUse(t *testing.T) {
 		}
 	}
 	refused("by the service instances node: delete them first", "by 1 service instances of others", "sluice cluster drain "+cluster, "a peering that the broker's operator keeps")
+	f.fake.does("mine", hold)
+	f.want(http.StatusAccepted, "PATCH", instancePath("mine"), patch("plan_id", planLarge)) // it stays a member cluster
 	for _, id := range []string{"node", "theirs"} {
 		a := f.want(http.StatusAccepted, "DELETE", remove(id), nil)
 		f.eventually("the end of "+id, func() (answer, bool) {
@@ -53,9 +60,17 @@ func TestDeprovisionOfAClusterInUse(t *testing.T) {
 			return last, last.status == http.StatusGone
 		})
 	}
-	refused("a peering that the broker's operator keeps")
-	if err := f.hub.Delete(t.Context(), kept); err != nil {
-		t.Fatal(err)
+	for _, p := range []*v1alpha1.Peering{kept, provides} {
+		refused("a peering that the broker's operator keeps")
+		must(t, f.hub.Delete(t.Context(), p))
 	}
 	f.want(http.StatusAccepted, "DELETE", remove("mine"), nil)
+}
+
+func TestSome(t *testing.T) {
+	for names, want := range map[string]string{"a": "a", "a b c d e": "a, b, c, d, e", "a b c d e f": "a, b, c, d, e and 1 more", "a b c d e f g": "a, b, c, d, e and 2 more"} {
+		if got := some(strings.Fields(names)); got != want {
+			t.Errorf("%s: %q, want %q", names, got, want)
+		}
+	}
 }

@@ -161,12 +161,15 @@ func TestProvision(t *testing.T) {
 	t.Run("a withdrawn offering takes no new instances and keeps serving the old ones", func(t *testing.T) {
 		f := f.in(t)
 		f.provisioned("old", planSmall)
+		f.fake.does("stillborn", fail)
+		f.finished("stillborn", f.want(http.StatusAccepted, "PUT", instancePath("stillborn"), order(planSmall)).operation())
 		withdrawn := offerings()
 		now := f.instance("cf-eu", "old").CreationTimestamp
 		withdrawn[0].DeletionTimestamp = &now
 		f.sell(withdrawn...)
 		defer f.sell(offerings()...)
 		f.refused(http.StatusBadRequest, "BadRequest", "PUT", instancePath("too-late"), order(planSmall))
+		f.refused(http.StatusBadRequest, "BadRequest", "PUT", instancePath("stillborn"), order(planSmall))
 		f.want(http.StatusOK, "PUT", instancePath("old"), order(planSmall))
 		f.want(http.StatusCreated, "PUT", bindingPath("old", "b"), binding(planSmall))
 		if services := f.want(http.StatusOK, "GET", "/v2/catalog", nil).body["services"].([]any); len(services) != 1 {

@@ -1,10 +1,18 @@
 package broker
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/seal"
 )
 
 func TestMethodsAndSlashes(t *testing.T) {
@@ -88,4 +96,51 @@ func TestHiddenAndUnknownServices(t *testing.T) {
 func described(a answer, id string) string {
 	text, _ := a.body["description"].(string)
 	return strings.ReplaceAll(text, id, "ID")
+}
+
+// A broker needs a hub, a catalog, platforms and keys; everything else has a default.
+func TestNew(t *testing.T) {
+	platforms, err := platformsOf(t, platformsDocument)
+	must(t, err)
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	must(t, err)
+	sold := &catalog.Catalog{}
+	snapshot, err := catalog.Build(offerings(), nil, nil, nil)
+	must(t, err)
+	sold.Replace(snapshot)
+	least := Options{Client: interceptor.NewClient(nil, interceptor.Funcs{}), Namespace: "hub", Catalog: sold, Platforms: platforms, Keys: keys}
+	for name, without := range map[string]func(*Options){
+		"client":    func(o *Options) { o.Client = nil },
+		"namespace": func(o *Options) { o.Namespace = "" },
+		"catalog":   func(o *Options) { o.Catalog = nil },
+		"platforms": func(o *Options) { o.Platforms = nil },
+		"keys":      func(o *Options) { o.Keys = nil },
+	} {
+		options := least
+		without(&options)
+		if _, err := New(options); err == nil {
+			t.Errorf("made without %s", name)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	twice := least
+	twice.Registerer = registry
+	for _, ok := range []bool{true, false} {
+		if _, err := New(twice); (err == nil) != ok {
+			t.Errorf("metrics are registered for the first time is %t: %v", ok, err)
+		}
+	}
+
+	var log syncBuffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	handler, err := New(least)
+	must(t, err)
+	f := &fixture{t: t, handler: handler}
+	f.want(http.StatusOK, "GET", "/v2/catalog", nil)
+	f.refused(http.StatusRequestEntityTooLarge, "RequestTooLarge", "PUT", instancePath("i"), order(planSmall, "more", strings.Repeat("x", defaultBodyBytes)))
+	if !strings.Contains(log.String(), "route=catalog") {
+		t.Errorf("logged is %s", &log)
+	}
 }

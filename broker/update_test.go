@@ -220,6 +220,7 @@ func TestLastOperation(t *testing.T) {
 		"nobody's deletion":                     {poll("nobody") + "?operation=deprovision-77", 404, nil},
 		"nobody's deletion, with a proof":       {poll("nobody") + "?operation=deprovision-77" + strings.TrimPrefix(deprovisioned("nobody"), "deprovision-2"), 404, nil},
 		"two operations":                        {poll("done") + "?operation=a&operation=b", 400, nil},
+		"two operations of a binding":           {bindingPath("done", "nobody") + "/last_operation?operation=a&operation=b", 400, nil},
 		"nobody's binding":                      {bindingPath("done", "nobody") + "/last_operation", 404, nil},
 		"nobody's deletion of a binding":        {bindingPath("done", "nobody") + "/last_operation?operation=unbind-2", 404, nil},
 		"a deletion of a binding, that is over": {bindingPath("done", "nobody") + "/last_operation?operation=" + unbound, 410, nil},

@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -104,5 +106,54 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What a watch may end with, other than the change that is awaited.
+func TestAwaitWithoutAChange(t *testing.T) {
+	defect, resource := errors.New("defect"), schema.GroupResource{Resource: "providers"}
+	changed := providerOf("hub", "p")
+	changed.Annotations = map[string]string{"done": "yes"}
+	for name, row := range map[string]struct {
+		watch  error
+		events []watch.Event
+		get    error
+		hangUp bool // while it watches
+		want   string
+	}{
+		"the version has expired":       {watch: apierrors.NewResourceExpired("old")},
+		"the version is gone":           {watch: apierrors.NewGone("old")},
+		"an error in the watch":         {events: []watch.Event{{Type: watch.Error, Object: &metav1.Status{}}}},
+		"a bookmark of another type":    {events: []watch.Event{{Type: watch.Bookmark, Object: &v1alpha1.PeeringList{}}, {Type: watch.Modified, Object: changed}}, get: defect},
+		"the watch fails":               {watch: defect, want: "watch p: defect"},
+		"the watch fails at the end":    {watch: defect, hangUp: true, want: context.Canceled.Error()},
+		"it cannot be read":             {watch: apierrors.NewGone("old"), get: defect, want: "read p: defect"},
+		"it is not there any more":      {watch: apierrors.NewGone("old"), get: apierrors.NewNotFound(resource, "p"), want: errDeleted.Error()},
+		"the caller hangs up meanwhile": {watch: nil, hangUp: true, want: context.Canceled.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, hangUp := context.WithCancel(t.Context())
+			defer hangUp()
+			hub := interceptor.NewClient(nil, interceptor.Funcs{
+				Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+					if row.hangUp {
+						hangUp()
+					}
+					events := watch.NewFakeWithChanSize(len(row.events), false)
+					for _, e := range row.events {
+						events.Action(e.Type, e.Object)
+					}
+					return events, row.watch
+				},
+				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+					changed.DeepCopyInto(o.(*v1alpha1.Provider))
+					return row.get
+				},
+			})
+			last, err := await(ctx, hub, providerOf("hub", "p"), &v1alpha1.ProviderList{}, func(p *v1alpha1.Provider) bool { return p.Annotations["done"] == "yes" })
+			if row.want == "" && (err != nil || last.Annotations["done"] != "yes") || row.want != "" && (err == nil || err.Error() != row.want) {
+				t.Errorf("%v, %v; want %q", last.Annotations, err, row.want)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,5 +47,54 @@ func TestBindingMetadata(t *testing.T) {
 				t.Errorf("got %s and error %v, want %s", got, err, test.want)
 			}
 		})
+	}
+}
+
+// Platforms read the summary of an instance's operation, never its description, and the description of a binding's.
+func TestDescriptionsOfOperations(t *testing.T) {
+	yes := true
+	for name, row := range map[string]struct {
+		operation v1alpha1.Operation
+		version   version
+		want      string
+	}{
+		"in progress": {v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateInProgress, Description: "secret"}, v17, `{"state":"in progress","description":"in hand"}`},
+		"summed up":   {v1alpha1.Operation{Type: v1alpha1.OperationUpdate, State: v1alpha1.StateInProgress, Summary: "moving", InstanceUsable: &yes, UpdateRepeatable: &yes}, v17, `{"state":"in progress","description":"moving"}`},
+		"succeeded":   {v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateSucceeded, Description: "secret"}, v17, `{"state":"succeeded"}`},
+		"failed":      {v1alpha1.Operation{Type: v1alpha1.OperationDeprovision, State: v1alpha1.StateFailed, Description: "secret"}, v17, `{"state":"failed","description":"The broker's operator can say why."}`},
+		"failed, usable": {
+			v1alpha1.Operation{Type: v1alpha1.OperationUpdate, State: v1alpha1.StateFailed, Summary: "no room", InstanceUsable: &yes, UpdateRepeatable: &yes}, v16,
+			`{"state":"failed","description":"no room","instance_usable":true,"update_repeatable":true}`,
+		},
+		"failed, before 2.16": {v1alpha1.Operation{Type: v1alpha1.OperationUpdate, State: v1alpha1.StateFailed, Summary: "no room", InstanceUsable: &yes, UpdateRepeatable: &yes}, v15, `{"state":"failed","description":"no room"}`},
+		"a bind":              {v1alpha1.Operation{Type: v1alpha1.OperationBind, State: v1alpha1.StateFailed, Description: "no answer"}, v17, `{"state":"failed","description":"no answer"}`},
+		"an unbind":           {v1alpha1.Operation{Type: v1alpha1.OperationUnbind, State: v1alpha1.StateInProgress, Description: "revoking", Summary: "x"}, v17, `{"state":"in progress","description":"revoking"}`},
+	} {
+		got, err := json.Marshal(lastOperationResponse(row.operation, row.version))
+		if err != nil || string(got) != row.want {
+			t.Errorf("%s: got %s and error %v, want %s", name, got, err, row.want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	start := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for age, want := range map[time.Duration]time.Duration{
+		-time.Minute: time.Second, 0: time.Second, 10 * time.Second: time.Second, 50 * time.Second: 5 * time.Second, 100 * time.Second: 10 * time.Second, time.Hour: 10 * time.Second,
+	} {
+		if got := retryAfter(start, start.Add(age)); got != want {
+			t.Errorf("after %s: %s, want %s", age, got, want)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for header, want := range map[string]version{
+		"2.13": v13, "2.14": v14, "2.17": v17, "2.18": v17, "2.9999": v17, "2.0015": v15,
+		"2.12": 0, "1.17": 0, "3.17": 0, "2": 0, "17": 0, "2.": 0, ".17": 0, "2.00017": 0, "2.99999": 0, "2.-17": 0, "": 0,
+	} {
+		if got, err := parseVersion(header); got != want || (err == nil) != (want != 0) {
+			t.Errorf("%q is %d, %v; want %d", header, got, err, want)
+		}
 	}
 }
