@@ -129,4 +129,7 @@ func TestRenewBefore(t *testing.T) {
 			}
 		})
 	}
+	if got := renewBefore(now, now.Add(time.Hour), v1alpha1.CredentialsPolicy{}).Sub(now); got != 48*time.Minute {
+		t.Errorf("without a policy: renew after %s, want a fifth of the lifetime before its end", got)
+	}
 }
