@@ -257,6 +257,20 @@ func TestBindAsynchronously(t *testing.T) {
 		}
 	})
 
+	t.Run("one without credentials shows none", func(t *testing.T) {
+		f := f.in(t)
+		f.want(http.StatusCreated, "PUT", bindingPath("i", "bare"), binding(planSmall))
+		bare := f.bindingOf("i", "bare")
+		bare.Status.SealedCredentials = nil
+		must(t, f.hub.Status().Update(t.Context(), bare))
+		if a := f.want(http.StatusOK, "GET", bindingPath("i", "bare"), nil); a.body["credentials"] != nil || a.body["endpoints"] == nil {
+			t.Errorf("it shows %s", a)
+		}
+		bare.Status.SealedCredentials = []byte("sealed by another broker")
+		must(t, f.hub.Status().Update(t.Context(), bare))
+		f.refused(http.StatusInternalServerError, "InternalError", "GET", bindingPath("i", "bare"), nil)
+	})
+
 	t.Run("a failed one is tried again", func(t *testing.T) {
 		f := f.in(t)
 		f.fake.does("again", fail)
@@ -304,9 +318,13 @@ func TestBindAsynchronously(t *testing.T) {
 
 func TestRotate(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.BindWait = 0 })
+	sold := offerings()
+	sold[0].Status.Accepted.Plans[0].Schemas = sold[0].Status.Accepted.Plans[3].Schemas // that of the role
+	f.sell(sold...)
 	f.provisioned("i", planSmall)
 	f.provisioned("other", planSmall)
-	old := binding(planSmall, "app_guid", "app", "context", object{"platform": "cloudfoundry"})
+	resource, parameters := object{"app_guid": "app", "x": 1.0}, object{"role": "admin"}
+	old := binding(planSmall, "app_guid", "app", "bind_resource", resource, "parameters", parameters, "context", object{"platform": "cloudfoundry"})
 	before := f.want(http.StatusCreated, "PUT", bindingPath("i", "old"), old)
 	f.want(http.StatusCreated, "PUT", bindingPath("other", "foreign"), old)
 	f.fake.does("unready", hold)
@@ -322,6 +340,9 @@ func TestRotate(t *testing.T) {
 		spec := f.bindingOf("i", "new").Spec
 		if spec.AppGUID != "app" || spec.Context == nil || spec.PredecessorBindingID != "old" || spec.PlanID != planSmall {
 			t.Errorf("stored %+v", spec)
+		}
+		if !sameObject(rawOf(spec.BindResource), []byte(encoded(resource))) || !sameObject(rawOf(spec.Parameters), []byte(encoded(parameters))) {
+			t.Errorf("stored resource %s, parameters %s", rawOf(spec.BindResource), rawOf(spec.Parameters))
 		}
 		f.want(http.StatusOK, "PUT", bindingPath("i", "old"), old)
 		f.want(http.StatusOK, "PUT", bindingPath("i", "new"), only)

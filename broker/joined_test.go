@@ -74,3 +74,27 @@ func TestSome(t *testing.T) {
 		}
 	}
 }
+
+// An update that takes a cluster out of the inventory is refused like its deletion.
+func TestUpdateOfAClusterInUse(t *testing.T) {
+	f := newFixture(t)
+	const plan = "plan-cluster"
+	sold := offerings()
+	cluster := sold[0].Status.Accepted.Plans[0]
+	cluster.ID, cluster.Name, cluster.Kind, cluster.Resources = plan, "cluster", v1alpha1.PlanKindCluster, nil
+	cluster.Cluster = &v1alpha1.ClusterPlan{Class: "class", Versions: []string{"v1.34.4"}, Roles: []string{"view"}}
+	sold[0].Status.Accepted.Plans = append(sold[0].Status.Accepted.Plans, cluster)
+	f.sell(sold...)
+	f.provisioned("mine", plan)
+	f.provisioned("theirs", planSmall, "space_guid", "other")
+	f.fake.does("mine", hold)
+	name := v1alpha1.InstanceClusterName(v1alpha1.InstanceName("cf-eu", "mine"))
+	shape := &v1alpha1.ClusterShape{Class: "class", ClassNamespace: "default", Version: "v1.34.4", Member: &v1alpha1.ShapeMember{}}
+	f.placed("mine", v1alpha1.Placement{Cluster: "makers", Shape: shape}) // from when the plan had clusters join
+	f.placed("theirs", v1alpha1.Placement{Cluster: name})
+	body := patch("context", object{"instance_name": "a"}, "parameters", object{})
+	f.refused(http.StatusUnprocessableEntity, "InUse", "PATCH", instancePath("mine"), body)
+	f.placed("theirs", v1alpha1.Placement{Cluster: "another"})
+	f.fake.does("mine", succeed)
+	f.want(http.StatusOK, "PATCH", instancePath("mine"), body)
+}

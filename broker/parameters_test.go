@@ -109,6 +109,7 @@ func TestHiddenParameters(t *testing.T) {
 	if got := forged.body["description"]; got != "parameters: registry: the name sealed.sluice.dev is reserved for Sluice." {
 		t.Errorf("description %q", got)
 	}
+	f.refused(http.StatusBadRequest, "BadRequest", "PATCH", instancePath("hide"), patch("parameters", object{"registry": object{"sealed.sluice.dev": "AAAA"}}))
 	if strings.Contains(f.log.String(), password) {
 		t.Error("the log has it in clear")
 	}

@@ -41,6 +41,7 @@ func TestMethodsAndSlashes(t *testing.T) {
 		"HEAD of /readyz":          {"HEAD", "/readyz", 200, ""},
 		"two slashes in front":     {"GET", "//v2/catalog", 200, ""},
 		"two in front of an id":    {"GET", "//v2/service_instances/%69", 200, ""},
+		"an encoded one in front":  {"GET", "/%2Fv2/catalog", 404, ""},
 		"a slash at the end":       {"GET", "/v2/catalog/", 404, ""},
 		"an instance with a slash": {"GET", one + "/", 404, ""},
 		"two slashes in between":   {"GET", "/v2//catalog", 404, ""},
