@@ -364,6 +364,7 @@ func TestRotate(t *testing.T) {
 		for _, predecessor := range []any{"foreign", "nobody", "unready", "expired", "refused", "", 7} {
 			f.refused(http.StatusBadRequest, "BadRequest", "PUT", bindingPath("i", "refused"), with(old, "predecessor_binding_id", predecessor))
 		}
+		f.refused(http.StatusBadRequest, "BadRequest", "PUT", bindingPath("i", "refused"), with(old, "predecessor_binding_id", "old", "service_id", otherService))
 		if f.bindingOf("i", "refused") != nil {
 			t.Error("a binding was made")
 		}

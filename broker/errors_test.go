@@ -98,6 +98,11 @@ func TestRequestsAreRecordedWithoutTheirContent(t *testing.T) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
 		}
 	}
+	for _, absent := range []string{"note=", "binding="} {
+		if strings.Contains(log, absent) {
+			t.Errorf("the log has %s where there is none:\n%s", absent, log)
+		}
+	}
 	if strings.Contains(log, "hush") {
 		t.Errorf("the log shows what it should not:\n%s", log)
 	}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 func identity(platform, value string) sending {
@@ -212,6 +214,41 @@ func TestDescriptionsNameTheField(t *testing.T) {
 		if !strings.Contains(strings.ReplaceAll(got, "parameters/", "/parameters/"), field) {
 			t.Errorf("description %q does not name %s", got, field)
 		}
+	}
+	for method, path := range map[string]string{"PUT": instancePath("a"), "PATCH": instancePath("b"), "PUT ": bindingPath("a", "b")} {
+		if got := f.refused(400, "BadRequest", strings.TrimSpace(method), path, "{").body["description"].(string); !strings.HasPrefix(got, "The body is malformed: ") {
+			t.Errorf("%s %s: description %q does not say that the body is malformed", method, path, got)
+		}
+	}
+}
+
+// Who has ordered last is kept with an instance, and with a binding.
+func TestIdentitiesAreKept(t *testing.T) {
+	f := newFixture(t)
+	as := func(user string) sending { return identity("cloudfoundry", `{"user":"`+user+`"}`) }
+	of := func(spec *v1alpha1.OriginatingIdentity) string {
+		if spec == nil || spec.Platform != "cloudfoundry" {
+			return "nobody"
+		}
+		return string(spec.Value.Raw)
+	}
+	kept := func(user string) {
+		t.Helper()
+		if got := of(f.instance("cf-eu", "i").Spec.OriginatingIdentity); got != `{"user":"`+user+`"}` {
+			t.Errorf("kept is %s, want %s", got, user)
+		}
+	}
+	f.fake.does("i", fail)
+	f.finished("i", f.want(http.StatusAccepted, "PUT", instancePath("i"), order(planSmall, "context", object{"platform": "cloudfoundry"}), as("ann")).operation())
+	kept("ann")
+	f.fake.does("i", succeed)
+	f.finished("i", f.want(http.StatusAccepted, "PUT", instancePath("i"), order(planSmall, "context", object{"platform": "cloudfoundry"}), as("bob")).operation())
+	kept("bob")
+	f.finished("i", f.want(http.StatusAccepted, "PATCH", instancePath("i"), patch("plan_id", planLarge), as("eve")).operation())
+	kept("eve")
+	f.want(http.StatusCreated, "PUT", bindingPath("i", "b"), binding(planLarge, "context", object{}), as("joe"))
+	if got := of(f.bindingOf("i", "b").Spec.OriginatingIdentity); got != `{"user":"joe"}` {
+		t.Errorf("kept with the binding is %s", got)
 	}
 }
 

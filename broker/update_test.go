@@ -295,5 +295,10 @@ func TestLastOperation(t *testing.T) {
 				t.Errorf("%s: %s, want %s", asked, got, want)
 			}
 		}
+		again := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Generation: 2}} // a failed provision is tried again
+		first, _ := v1alpha1.ParseOperationToken("provision-1")
+		if got := instanceOperationAsked(again, first); got.State != v1alpha1.StateInProgress {
+			t.Errorf("of a provision that is tried again: %+v", got)
+		}
 	})
 }
