@@ -1,0 +1,123 @@
+package bindings
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+// hookOn returns the bind hook of binding sb-1 in namespace n of a cluster; it returns the results that are named.
+func hookOn(t *testing.T, results []string, objects ...client.Object) *hook {
+	t.Helper()
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := deliveredTo(plain("a"))
+	process := v1alpha1.WorkloadProcess{Image: "db", Command: []string{"true"}}
+	i.Status.Delivered.Decision.Workload = &v1alpha1.WorkloadPlan{
+		Components: []v1alpha1.WorkloadComponent{{Name: "db"}},
+		Bindings:   &v1alpha1.WorkloadBindings{Bind: &v1alpha1.WorkloadHook{WorkloadProcess: process, TimeoutSeconds: 5}, Results: results},
+	}
+	b := bindingOf("", nil)
+	order, err := (&Controller{Keys: keys}).order(b, i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(liqo.Scheme).WithObjects(objects...).Build()
+	return &hook{kind: workload.HookBind, order: order, client: c, namespace: "n", labels: map[string]string{v1alpha1.LabelBinding: "sb-1"}}
+}
+
+// A hook is started once, waited for, and gone after a failure; what it returned is read when it has ended well.
+func TestRunsOfAHook(t *testing.T) {
+	order := hookOn(t, []string{"id"}).order
+	jobName, resultsName := order.HookName(workload.HookBind), order.ResultsName()
+	job := func(change func(*batchv1.Job)) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: jobName}}
+		change(j)
+		return j
+	}
+	ended := func(how batchv1.JobConditionType, reason string) *batchv1.Job {
+		return job(func(j *batchv1.Job) {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: reason}}
+		})
+	}
+	returned := func(name, value string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: resultsName}, Data: map[string][]byte{name: []byte(value)}}
+	}
+	for name, row := range map[string]struct {
+		results []string
+		objects []client.Object
+		want    map[string]string
+		pending bool
+		failed  bool
+		there   bool // afterwards
+	}{
+		"not begun":              {pending: true, there: true},
+		"running":                {objects: []client.Object{job(func(*batchv1.Job) {})}, pending: true, there: true},
+		"killed at its start":    {objects: []client.Object{job(func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) })}, pending: true},
+		"of an earlier failure":  {objects: []client.Object{job(func(j *batchv1.Job) { j.DeletionTimestamp, j.Finalizers = ptr.To(metav1.Now()), []string{"x/y"} })}, pending: true, there: true},
+		"ended well":             {objects: []client.Object{ended(batchv1.JobComplete, "")}, there: true},
+		"ended with results":     {results: []string{"id"}, objects: []client.Object{ended(batchv1.JobComplete, ""), returned("id", "42")}, want: map[string]string{"id": "42"}, there: true},
+		"ended with others":      {results: []string{"id"}, objects: []client.Object{ended(batchv1.JobComplete, ""), returned("other", "42")}, failed: true},
+		"ended without all":      {results: []string{"id"}, objects: []client.Object{ended(batchv1.JobComplete, "")}, failed: true},
+		"results nobody asked":   {objects: []client.Object{ended(batchv1.JobComplete, ""), returned("id", "42")}, there: true},
+		"failed":                 {objects: []client.Object{ended(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)}, failed: true},
+		"failed, with a leaving": {objects: []client.Object{ended(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded), returned("id", "42")}, results: []string{"id"}, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hookOn(t, row.results, row.objects...)
+			got, err := h.run(t.Context())
+			failed := (*hookError)(nil)
+			if !maps.Equal(got, row.want) || isHookPending(err) != row.pending || errors.As(err, &failed) != row.failed || !row.pending && !row.failed && err != nil {
+				t.Errorf("%v, %v; want %v, pending %t, failed %t", got, err, row.want, row.pending, row.failed)
+			}
+			var is batchv1.Job
+			err = h.client.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: jobName}, &is)
+			if (err == nil) != row.there {
+				t.Fatalf("the Job is there: %v", err)
+			}
+			if name == "not begun" && (ptr.Deref(is.Spec.Suspend, false) || is.Labels[v1alpha1.LabelBinding] != "sb-1") {
+				t.Errorf("it is started as %+v", is)
+			}
+			if secret := h.client.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: resultsName}, &corev1.Secret{}); row.failed && secret == nil {
+				t.Error("its results are left")
+			}
+		})
+	}
+}
+
+// What a hook needs belongs to its Job, and ends with it.
+func TestObjectsOfAHook(t *testing.T) {
+	h := hookOn(t, nil)
+	if err := h.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var secrets corev1.SecretList
+	if err := h.client.List(t.Context(), &secrets); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range secrets.Items {
+		if len(s.OwnerReferences) != 1 || s.OwnerReferences[0].Kind != "Job" || s.OwnerReferences[0].Name != h.order.HookName(h.kind) || s.Labels[v1alpha1.LabelBinding] != "sb-1" {
+			t.Errorf("%s belongs to %+v, labels %v", s.Name, s.OwnerReferences, s.Labels)
+		}
+	}
+	for _, was := range []bool{false, true} {
+		if gone, err := h.end(t.Context()); err != nil || gone != was {
+			t.Errorf("it was gone before is %t, %v; want %t", gone, err, was)
+		}
+	}
+}
