@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,18 +85,7 @@ type Controller struct {
 
 // SetupWithManager adds the controller to a manager; it runs on the leader only.
 func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error {
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
-	}
-	if c.Patience == 0 {
-		c.Patience = defaultPatience
-	}
-	if c.Refresh == 0 {
-		c.Refresh = defaultRefresh
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = defaultConcurrency
-	}
+	c.setDefaults()
 	c.places = &member.Places{Most: c.Concurrency}
 	err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.ServiceBinding{}, byInstance, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName}
@@ -115,6 +105,16 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry),
 		}).
 		Complete(requeue.OnConflict(c))
+}
+
+// setDefaults replaces the zero values of optional fields.
+func (c *Controller) setDefaults() {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	c.Patience = cmp.Or(c.Patience, defaultPatience)
+	c.Refresh = cmp.Or(c.Refresh, defaultRefresh)
+	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 }
 
 // instanceTurned passes the changes of an instance that matter to its bindings: it becomes

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -229,5 +231,30 @@ func TestPublicReasons(t *testing.T) {
 		if got := (&hookError{workload.HookUnbind, "exit 1", detail}).Error(); got != want {
 			t.Errorf("operators read %q, want %q", got, want)
 		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	for _, given := range []*Controller{{}, {Clock: clocktesting.NewFakePassiveClock(today), Patience: 1, Refresh: 2, Concurrency: 3}} {
+		want := Controller{Clock: given.Clock, Patience: given.Patience, Refresh: given.Refresh, Concurrency: given.Concurrency}
+		if want.Clock == nil {
+			want.Clock, want.Patience, want.Refresh, want.Concurrency = clock.RealClock{}, 10*time.Minute, 30*time.Second, 16
+		}
+		given.setDefaults()
+		if given.Clock != want.Clock || given.Patience != want.Patience || given.Refresh != want.Refresh || given.Concurrency != want.Concurrency {
+			t.Errorf("patience %v, refresh %v, concurrency %d, clock %T", given.Patience, given.Refresh, given.Concurrency, given.Clock)
+		}
+	}
+}
+
+// A cluster that is not in the inventory is an error, for an account and for a hook.
+func TestUnknownClusters(t *testing.T) {
+	c := &Controller{Connections: &member.Connections{Reader: hubOf(t, new(int)), Namespace: "sluice"}}
+	b := bindingOf("", nil)
+	if _, err := c.account(t.Context(), b, deliveredTo(plain("a")), "a"); !member.IsUnknown(err) {
+		t.Errorf("an account: %v", err)
+	}
+	if _, err := c.hook(t.Context(), workload.HookBind, b, running(false, components...), "a"); !member.IsUnknown(err) {
+		t.Errorf("a hook: %v", err)
 	}
 }

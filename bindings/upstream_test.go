@@ -1,9 +1,12 @@
 package bindings_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -192,6 +195,9 @@ func TestBoundAtTheBroker(t *testing.T) {
 		if next := u.result.RequeueAfter; next <= 0 || next > 51*time.Minute {
 			t.Errorf("async %t: the next pass is in %v; in 50 minutes the platform should ask for other credentials", async, next)
 		}
+		if !slices.ContainsFunc(b.Status.Events, func(e v1alpha1.Event) bool { return e.Type == v1alpha1.EventBound }) {
+			t.Errorf("async %t: events %+v", async, b.Status.Events)
+		}
 		var rotates bool
 		u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 			if r.Method == http.MethodPut {
@@ -290,5 +296,55 @@ func TestBindsKilledAtAnyWrite(t *testing.T) {
 			}
 			u.unbind(b)
 		}
+	}
+}
+
+// TestWhatABrokerIsAskedFor: a bind hands on what the platform gave, and names its predecessor only to a broker that rotates.
+func TestWhatABrokerIsAskedFor(t *testing.T) {
+	for name, row := range map[string]struct {
+		rotates     bool
+		predecessor string
+		want        bool // that the predecessor is named
+	}{
+		"a bind": {true, "", false}, "a rotation": {true, "old", true}, "a rotation where bindings are not rotated": {false, "old", false},
+		"a rotation of nothing": {true, "gone", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, false)
+			var instance v1alpha1.ServiceInstance
+			if err := u.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: "si-1"}, &instance); err != nil {
+				t.Fatal(err)
+			}
+			instance.Status.Delivered.Decision.Placements[0].Upstream.BindingRotatable = row.rotates
+			if err := u.hub.Update(t.Context(), &instance); err != nil {
+				t.Fatal(err)
+			}
+			u.pass(u.order("old", ""), ended)
+			var sent map[string]any
+			u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+				if r.Method == http.MethodPut {
+					_ = json.NewDecoder(r.Body).Decode(&sent)
+					r.Body = http.NoBody
+				}
+				return false
+			}
+			b := u.order("b", row.predecessor)
+			b.Spec.AppGUID, b.Spec.Parameters, b.Spec.BindResource = "app", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}, &runtime.RawExtension{Raw: []byte(`{"route":"r"}`)}
+			if err := u.hub.Update(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			u.pass(b, func(*v1alpha1.ServiceBinding) bool { return sent != nil })
+			for field, want := range map[string]any{
+				"app_guid": "app", "parameters": map[string]any{"size": 1.0}, "bind_resource": map[string]any{"route": "r"},
+				"service_id": suitetest.ServiceID, "plan_id": "plan-small",
+			} {
+				if !reflect.DeepEqual(sent[field], want) {
+					t.Errorf("%s is %v, want %v", field, sent[field], want)
+				}
+			}
+			if before, named := sent["predecessor_binding_id"]; named != row.want || named && before != osbclient.BindingID(hubID, "eu", v1alpha1.BindingName("p", "one", "old")) {
+				t.Errorf("the predecessor is %v, named %t", before, named)
+			}
+		})
 	}
 }
