@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -139,7 +140,7 @@ func TestBind(t *testing.T) {
 		f := f.in(t)
 		f.fake.does("unlucky", fail)
 		a := f.refused(http.StatusInternalServerError, "OperationFailed", "PUT", bindingPath("i", "unlucky"), binding(planSmall))
-		if !strings.Contains(a.body["description"].(string), "cluster eu-1 does not answer") {
+		if !strings.HasPrefix(a.body["description"].(string), "The binding could not be created: cluster eu-1 does not answer.") {
 			t.Errorf("description %q", a.body["description"])
 		}
 		f.fake.does("unlucky", succeed)
@@ -350,6 +351,14 @@ func TestRotate(t *testing.T) {
 		f.refused(http.StatusConflict, "Conflict", "PUT", bindingPath("i", "new"), old)
 		f.refused(http.StatusConflict, "Conflict", "PUT", bindingPath("i", "new"), with(only, "predecessor_binding_id", "unready"))
 		f.want(http.StatusCreated, "PUT", bindingPath("i", "newer"), with(old, "predecessor_binding_id", "new"))
+		own := with(only, "app_guid", "another", "bind_resource", object{"x": 2}, "parameters", object{}, "context", object{"platform": "kubernetes"})
+		f.want(http.StatusCreated, "PUT", bindingPath("i", "own"), own)
+		spec = f.bindingOf("i", "own").Spec
+		for field, stored := range map[string]json.RawMessage{"bind_resource": rawOf(spec.BindResource), "parameters": rawOf(spec.Parameters), "context": rawOf(spec.Context)} {
+			if asked := encoded(own[field].(object)); !sameObject(stored, []byte(asked)) || spec.AppGUID != "another" {
+				t.Errorf("%s of %s is stored as %s, want %s", field, spec.AppGUID, stored, asked)
+			}
+		}
 	})
 
 	t.Run("the predecessor must be in force, of the same instance and unexpired", func(t *testing.T) {

@@ -133,8 +133,11 @@ func TestCatalogIsFetchedConditionally(t *testing.T) {
 func TestHealthNeedsNoCredentials(t *testing.T) {
 	f := newFixture(t)
 	none := header("Authorization", "")
-	f.want(http.StatusOK, "GET", "/healthz", nil, none)
-	f.want(http.StatusOK, "GET", "/readyz", nil, none)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if a := f.want(http.StatusOK, "GET", path, nil, none); string(a.raw) != "{}" {
+			t.Errorf("%s: %s", path, a)
+		}
+	}
 	f.want(http.StatusUnauthorized, "POST", "/healthz", nil, none)
 	empty := newFixture(t, func(o *Options) { o.Catalog = &catalog.Catalog{} })
 	empty.want(http.StatusServiceUnavailable, "GET", "/readyz", nil, none)

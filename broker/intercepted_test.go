@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,33 @@ func TestAnUnbindSparesASuccessorOfTheSameName(t *testing.T) {
 	}
 }
 
+// A deprovision that is over when the hub answers, maybe with a successor of the same name, is answered so.
+func TestADeprovisionThatIsOverAtOnce(t *testing.T) {
+	for name, succeeded := range map[string]bool{"nothing": false, "a successor": true} {
+		t.Run(name, func(t *testing.T) {
+			var f *fixture
+			f = newFixture(t, intercepted(interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+					must(t, c.Delete(ctx, o, options...))
+					deleted := f.instance("cf-eu", "i")
+					unlocked := deleted.DeepCopy()
+					unlocked.Finalizers = nil
+					must(t, c.Patch(ctx, unlocked, client.MergeFrom(deleted)))
+					if succeeded {
+						return c.Create(ctx, &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Namespace: deleted.Namespace, Name: deleted.Name}, Spec: deleted.Spec})
+					}
+					return nil
+				},
+			}))
+			f.provisioned("i", planSmall)
+			f.fake.does("i", hold)
+			if a := f.want(http.StatusOK, "DELETE", instancePath("i")+"&"+deletion(planSmall), nil); string(a.raw) != "{}" {
+				t.Errorf("got %s", a)
+			}
+		})
+	}
+}
+
 // A failed provision that the hub does not let start again is not answered as if it did.
 func TestAFailedProvisionThatCannotStartAgain(t *testing.T) {
 	f := newFixture(t, intercepted(interceptor.Funcs{
@@ -135,6 +163,9 @@ func TestHowLongABindWaits(t *testing.T) {
 			f.doWith(request, "PUT", bindingPath("i", "b")+row.query, binding(planSmall))
 			if end.Before(began.Add(row.want)) || end.After(time.Now().Add(row.want)) {
 				t.Errorf("it waits until %s from %s on, want %s", end, began, row.want)
+			}
+			if !strings.Contains(f.log.String(), "the client hung up") {
+				t.Errorf("the log does not say why there is no answer:\n%s", f.log)
 			}
 		})
 	}

@@ -98,3 +98,20 @@ func TestUpdateOfAClusterInUse(t *testing.T) {
 	f.fake.does("mine", succeed)
 	f.want(http.StatusOK, "PATCH", instancePath("mine"), body)
 }
+
+func TestOwners(t *testing.T) {
+	of := func(platform, organization, space string) *v1alpha1.ServiceInstance {
+		return &v1alpha1.ServiceInstance{Spec: v1alpha1.ServiceInstanceSpec{Platform: platform, OrganizationGUID: organization, SpaceGUID: space}}
+	}
+	for name, row := range map[string]struct {
+		other *v1alpha1.ServiceInstance
+		want  bool
+	}{
+		"the same": {of("p", "o", "s"), true}, "another platform": {of("q", "o", "s"), false},
+		"another organization": {of("p", "n", "s"), false}, "another space": {of("p", "o", "t"), false},
+	} {
+		if got := sameOwner(of("p", "o", "s"), row.other); got != row.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -190,6 +190,9 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 			if got := a.header.Get("Content-Type"); got != "application/json" {
 				t.Errorf("content type %q", got)
 			}
+			if got := a.header.Get("X-Content-Type-Options"); got != "nosniff" {
+				t.Errorf("content type options %q", got)
+			}
 			if challenges := a.header.Values("WWW-Authenticate"); (len(challenges) > 0) != (row.status == 401) {
 				t.Errorf("challenges %v with %d", challenges, row.status)
 			}

@@ -117,6 +117,9 @@ func TestProvision(t *testing.T) {
 		if second.operation() != "provision-2" {
 			t.Errorf("operation %q, want provision-2", second.operation())
 		}
+		if got := f.instance("cf-eu", "unlucky").Spec.Attempt; got != 1 {
+			t.Errorf("it was tried again %d times", got)
+		}
 		if last := f.finished("unlucky", second.operation()); last.body["state"] != "succeeded" {
 			t.Errorf("last operation %s", last)
 		}

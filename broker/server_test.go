@@ -18,6 +18,7 @@ import (
 func TestMethodsAndSlashes(t *testing.T) {
 	f := newFixture(t)
 	f.provisioned("i", planSmall)
+	f.provisioned("a%2Fb", planSmall)
 	f.want(http.StatusCreated, "PUT", bindingPath("i", "b"), binding(planSmall))
 	server := httptest.NewServer(f.handler)
 	t.Cleanup(server.Close)
@@ -42,6 +43,7 @@ func TestMethodsAndSlashes(t *testing.T) {
 		"two slashes in front":     {"GET", "//v2/catalog", 200, ""},
 		"two in front of an id":    {"GET", "//v2/service_instances/%69", 200, ""},
 		"an encoded one in front":  {"GET", "/%2Fv2/catalog", 404, ""},
+		"two in front of a slash":  {"GET", "//v2/service_instances/a%2Fb", 200, ""},
 		"a slash at the end":       {"GET", "/v2/catalog/", 404, ""},
 		"an instance with a slash": {"GET", one + "/", 404, ""},
 		"two slashes in between":   {"GET", "/v2//catalog", 404, ""},

@@ -127,6 +127,9 @@ func TestUpdate(t *testing.T) {
 		if second.operation() != "update-3" {
 			t.Errorf("operation %q, want update-3", second.operation())
 		}
+		if got := f.instance("cf-eu", "fails").Spec.Attempt; got != 1 {
+			t.Errorf("it was tried again %d times", got)
+		}
 		f.finished("fails", second.operation())
 		if got := f.planOf("fails"); got != planLarge {
 			t.Errorf("plan %v", got)
