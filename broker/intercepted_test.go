@@ -199,8 +199,7 @@ func TestABindingThatIsDeletedWhileItIsRenewed(t *testing.T) {
 // Whoever deletes or changes an object while a request waits for it makes the request a concurrent one.
 func TestWhatHappensToAnObjectThatIsAwaited(t *testing.T) {
 	var meanwhile func(ctx context.Context)
-	var f *fixture
-	f = newFixture(t, intercepted(interceptor.Funcs{
+	f := newFixture(t, intercepted(interceptor.Funcs{
 		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			if meanwhile != nil {
 				meanwhile(ctx)

@@ -112,6 +112,7 @@ func must(t *testing.T, err error) {
 // What a watch may end with, other than the change that is awaited.
 func TestAwaitWithoutAChange(t *testing.T) {
 	defect, resource := errors.New("defect"), schema.GroupResource{Resource: "providers"}
+	gone := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone, Message: "old"}}
 	changed := providerOf("hub", "p")
 	changed.Annotations = map[string]string{"done": "yes"}
 	for name, row := range map[string]struct {
@@ -122,13 +123,13 @@ func TestAwaitWithoutAChange(t *testing.T) {
 		want   string
 	}{
 		"the version has expired":       {watch: apierrors.NewResourceExpired("old")},
-		"the version is gone":           {watch: apierrors.NewGone("old")},
+		"the version is gone":           {watch: gone},
 		"an error in the watch":         {events: []watch.Event{{Type: watch.Error, Object: &metav1.Status{}}}},
 		"a bookmark of another type":    {events: []watch.Event{{Type: watch.Bookmark, Object: &v1alpha1.PeeringList{}}, {Type: watch.Modified, Object: changed}}, get: defect},
 		"the watch fails":               {watch: defect, want: "watch p: defect"},
 		"the watch fails at the end":    {watch: defect, hangUp: true, want: context.Canceled.Error()},
-		"it cannot be read":             {watch: apierrors.NewGone("old"), get: defect, want: "read p: defect"},
-		"it is not there any more":      {watch: apierrors.NewGone("old"), get: apierrors.NewNotFound(resource, "p"), want: errDeleted.Error()},
+		"it cannot be read":             {watch: gone, get: defect, want: "read p: defect"},
+		"it is not there any more":      {watch: gone, get: apierrors.NewNotFound(resource, "p"), want: errDeleted.Error()},
 		"the caller hangs up meanwhile": {watch: nil, hangUp: true, want: context.Canceled.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
