@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -9,9 +10,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/liqo"
@@ -119,5 +122,39 @@ func TestObjectsOfAHook(t *testing.T) {
 		if gone, err := h.end(t.Context()); err != nil || gone != was {
 			t.Errorf("it was gone before is %t, %v; want %t", gone, err, was)
 		}
+	}
+}
+
+// A start that fails at any write says so and writes nothing more; results that cannot be read are no results.
+func TestHooksOnAClusterThatFails(t *testing.T) {
+	failed := errors.New("no")
+	for at := 1; ; at++ {
+		h, writes := hookOn(t, nil), 0
+		h.client = interceptor.NewClient(h.client.(client.WithWatch), interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if writes++; writes == at {
+				return failed
+			}
+			return c.Apply(ctx, o, options...)
+		}})
+		err := h.start(t.Context())
+		if writes < at {
+			if err != nil || at < 3 {
+				t.Errorf("%d writes, %v", writes, err)
+			}
+			break
+		}
+		if !errors.Is(err, failed) || writes > at {
+			t.Errorf("write %d of %d fails: %v", at, writes, err)
+		}
+	}
+	h := hookOn(t, []string{"id"})
+	h.client = interceptor.NewClient(h.client.(client.WithWatch), interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return failed
+	}})
+	if _, err := h.results(t.Context()); !errors.Is(err, failed) {
+		t.Errorf("results that cannot be read: %v", err)
+	}
+	if _, err := h.run(t.Context()); !errors.Is(err, failed) {
+		t.Errorf("a Job that cannot be read: %v", err)
 	}
 }

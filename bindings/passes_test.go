@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -256,5 +259,99 @@ func TestUnknownClusters(t *testing.T) {
 	}
 	if _, err := c.hook(t.Context(), workload.HookBind, b, running(false, components...), "a"); !member.IsUnknown(err) {
 		t.Errorf("a hook: %v", err)
+	}
+}
+
+// The condition of a binding tells a bind that waits from an unbind that does.
+func TestReasonsOfWaits(t *testing.T) {
+	for kind, want := range map[v1alpha1.OperationType]string{v1alpha1.OperationBind: v1alpha1.ReasonInProgress, v1alpha1.OperationUnbind: v1alpha1.ReasonDeleting} {
+		b, writes := bindingOf("", func(b *v1alpha1.ServiceBinding) { b.DeletionTimestamp = &metav1.Time{Time: today} }), 0
+		hub := hubOf(t, &writes, b.DeepCopy())
+		c := &Controller{Client: hub, Live: hub, Clock: clocktesting.NewFakePassiveClock(today)}
+		if err := hub.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := c.wait(t.Context(), b, kind, "something"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ready := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
+		if ready.Reason != want || ready.Message != "something" || b.Status.Operation.Type != kind || writes != 1 {
+			t.Errorf("%s: %+v, %+v after %d writes", kind, ready, b.Status.Operation, writes)
+		}
+	}
+}
+
+// Work on a cluster waits for a place there.
+func TestPlaces(t *testing.T) {
+	var woken []string
+	c := &Controller{places: &member.Places{Most: 1, Wake: func(key string) { woken = append(woken, key) }}}
+	leave, err := c.places.Enter("a", "sluice/another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	do := func() error { done++; return nil }
+	busy := (*member.BusyError)(nil)
+	if err := c.on("a", bindingOf("", nil), do); !errors.As(err, &busy) || done != 0 {
+		t.Errorf("on a busy cluster: %v, done %d times", err, done)
+	}
+	if leave(nil); !slices.Equal(woken, []string{"sluice/sb-1"}) {
+		t.Errorf("woken are %q", woken)
+	}
+	if err := c.on("a", bindingOf("", nil), do); err != nil || done != 1 {
+		t.Errorf("on a free one: %v, done %d times", err, done)
+	}
+}
+
+// Nothing is revealed of an instance that is nowhere, and secrets that were sealed with other keys are an error.
+func TestNothingToReveal(t *testing.T) {
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, b := &Controller{Keys: keys}, bindingOf("", nil)
+	if got, err := c.reveal(t.Context(), b, deliveredTo(), nil, nil, findings{}); err == nil {
+		t.Errorf("revealed is %s", got)
+	}
+	i := running(false, components...)
+	i.Status.Delivered.Decision.Workload.Bindings = &v1alpha1.WorkloadBindings{Secrets: []v1alpha1.WorkloadSecret{{Name: "password"}}}
+	for _, isNew := range []bool{true, false} {
+		if changed, err := c.secureBinding(b, i); err != nil || changed != isNew || b.Status.SealedSecrets == nil {
+			t.Errorf("secrets are new is %t, %v; want %t", changed, err, isNew)
+		}
+	}
+	b.Status.SealedSecrets = []byte("sealed with other keys")
+	if changed, err := c.secureBinding(b, i); err == nil || changed {
+		t.Errorf("secrets that cannot be read are replaced: %t, %v", changed, err)
+	}
+}
+
+// What another broker gives replaces what it gave before.
+func TestToldByABroker(t *testing.T) {
+	hours := func(h int) time.Time { return today.Add(time.Duration(h) * time.Hour) }
+	for name, row := range map[string]struct {
+		bound          osbclient.Binding
+		expires, renew time.Time
+	}{
+		"for ever":                     {},
+		"an expiry":                    {osbclient.Binding{ExpiresAt: hours(2)}, hours(2), hours(2)},
+		"an expiry, renewed before it": {osbclient.Binding{ExpiresAt: hours(2), RenewBefore: hours(1)}, hours(2), hours(1)},
+		"an expiry, renewed after it":  {osbclient.Binding{ExpiresAt: hours(1), RenewBefore: hours(2)}, hours(1), hours(1)},
+		"renewed":                      {osbclient.Binding{RenewBefore: hours(1)}, time.Time{}, hours(1)},
+	} {
+		old := &metav1.Time{Time: hours(9)}
+		b := &v1alpha1.ServiceBinding{Status: v1alpha1.ServiceBindingStatus{IssuedAt: old, ExpiresAt: old, RenewBefore: old, Endpoints: []v1alpha1.Endpoint{{Host: "old"}}}}
+		(&Controller{}).tellUpstream(b, &row.bound)
+		at := func(t *metav1.Time) time.Time {
+			if t == nil {
+				return time.Time{}
+			}
+			return t.Time
+		}
+		if s := b.Status; s.IssuedAt != nil || s.Endpoints != nil || !at(s.ExpiresAt).Equal(row.expires) || !at(s.RenewBefore).Equal(row.renew) {
+			t.Errorf("%s: expires %v, renew before %v, issued %v", name, s.ExpiresAt, s.RenewBefore, s.IssuedAt)
+		}
 	}
 }
