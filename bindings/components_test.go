@@ -1,12 +1,17 @@
 package bindings
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // running is an instance that runs a workload of two components, on two clusters or peered.
@@ -119,6 +124,31 @@ func TestCIDRsOfAddresses(t *testing.T) {
 	for address, want := range map[string]string{"10.0.0.1": "10.0.0.1/32", "fd00::1": "fd00::1/128", "kubernetes.example": "kubernetes.example"} {
 		if got := only(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
+
+// While it is not known how a cluster is reached from outside, the endpoints stay as they were; a cluster that is gone has none.
+func TestPublicEndpointsThatAreNotKnown(t *testing.T) {
+	public := running(false, v1alpha1.WorkloadComponent{Name: "web", Ports: []v1alpha1.WorkloadPort{{Name: "http", Port: 80, Reach: v1alpha1.ReachPublic}}})
+	for name, row := range map[string]struct {
+		fails    error
+		instance *v1alpha1.ServiceInstance
+		unread   bool
+	}{
+		"the hub is away":     {errors.New("away"), public, true},
+		"the cluster is gone": {nil, public, false},
+		"nothing is public":   {errors.New("away"), running(false, components...), false},
+	} {
+		hub := interceptor.NewClient(hubOf(t, new(int)).(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if row.fails != nil {
+				return row.fails
+			}
+			return c.Get(ctx, key, o, options...)
+		}})
+		c := &Controller{Client: hub, Connections: &member.Connections{Reader: hub, Namespace: "sluice"}}
+		if found := c.findEndpoints(t.Context(), bindingOf("", nil), row.instance); found.unread != row.unread {
+			t.Errorf("%s: %+v, want unread %t", name, found, row.unread)
 		}
 	}
 }

@@ -314,3 +314,14 @@ func FuzzHeadersAndQueries(f *testing.F) {
 		}
 	})
 }
+
+func TestIDsOfURLs(t *testing.T) {
+	longest := strings.Repeat("ä", maxIDBytes/2)
+	for encoded, want := range map[string]string{
+		"a": "a", "a%2Fb": "a/b", "%2525": "%25", longest: longest, longest + "a": "", "": "", "%zz": "", "%": "", "%ff": "",
+	} {
+		if got, err := parseID("instance_id", encoded); got != want || (err == nil) != (want != "") {
+			t.Errorf("%.20q became %.20q, %v", encoded, got, err)
+		}
+	}
+}
