@@ -307,7 +307,7 @@ func TestWhatABrokerIsAskedFor(t *testing.T) {
 		want        bool // that the predecessor is named
 	}{
 		"a bind": {true, "", false}, "a rotation": {true, "old", true}, "a rotation where bindings are not rotated": {false, "old", false},
-		"a rotation of nothing": {true, "gone", false},
+		"a rotation of nothing": {true, "gone", false}, "a rotation of one that failed": {true, "failed", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := newUpstream(t, false)
@@ -320,6 +320,12 @@ func TestWhatABrokerIsAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			u.pass(u.order("old", ""), ended)
+			failed := u.order("failed", "")
+			u.pass(failed, ended)
+			failed.Status.Upstream.Failure = "no room"
+			if err := u.hub.Status().Update(t.Context(), failed); err != nil {
+				t.Fatal(err)
+			}
 			var sent map[string]any
 			u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 				if r.Method == http.MethodPut {
