@@ -40,6 +40,9 @@ func TestRecordExpiry(t *testing.T) {
 			if !c.recordExpiry(b) || c.recordExpiry(b) {
 				t.Error("it is not news once")
 			}
+			if events := b.Status.Events; len(events) > 1 || (len(events) == 1) != (test.message != "") {
+				t.Errorf("events %+v", events)
+			}
 			ready := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
 			if ready.Status != test.status || ready.Reason != test.reason || !strings.Contains(ready.Message, test.message) {
 				t.Errorf("got %+v", ready)

@@ -158,3 +158,23 @@ func TestHooksOnAClusterThatFails(t *testing.T) {
 		t.Errorf("a Job that cannot be read: %v", err)
 	}
 }
+
+// A hook has not ended as long as its Job, or a Secret of it, cannot be deleted.
+func TestHooksThatCannotBeDeleted(t *testing.T) {
+	failed := errors.New("no")
+	for name, is := range map[string]func(client.Object) bool{
+		"the Job":    func(o client.Object) bool { _, ok := o.(*batchv1.Job); return ok },
+		"the Secret": func(o client.Object) bool { _, ok := o.(*corev1.Secret); return ok },
+	} {
+		h := hookOn(t, nil)
+		h.client = interceptor.NewClient(h.client.(client.WithWatch), interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if is(o) {
+				return failed
+			}
+			return c.Delete(ctx, o, options...)
+		}})
+		if gone, err := h.end(t.Context()); gone || !errors.Is(err, failed) {
+			t.Errorf("%s stays: gone is %t, %v", name, gone, err)
+		}
+	}
+}

@@ -95,6 +95,8 @@ func TestPasses(t *testing.T) {
 		}), cached: &v1alpha1.ServiceInstance{}, live: &v1alpha1.ServiceInstance{}, state: v1alpha1.StateInProgress, description: "the service instance is not delivered yet", again: 9*time.Minute + time.Second},
 		"a bind that has waited too long": {binding: bindingOf("", old), cached: &v1alpha1.ServiceInstance{}, live: &v1alpha1.ServiceInstance{}, state: v1alpha1.StateFailed, description: "the service instance is not delivered yet", again: 10 * time.Minute, writes: 1},
 
+		"a bind before an address": {binding: bindingOf("", nil), cached: running(true, components...), state: v1alpha1.StateInProgress, description: "component web has no address in the consumer's cluster yet", again: addressCheck, writes: 2},
+
 		"a failed one":                                 {binding: bindingOf(v1alpha1.StateFailed, nil), cached: deliveredTo(plain("a")), state: v1alpha1.StateFailed},
 		"one whose instance leaves":                    {binding: bindingOf(v1alpha1.StateSucceeded, on), cached: leaving(deliveredTo(plain("b"))), state: v1alpha1.StateSucceeded, again: 10 * time.Minute},
 		"one whose instance is gone":                   {binding: bindingOf(v1alpha1.StateSucceeded, on), state: v1alpha1.StateSucceeded, again: 9 * time.Minute},

@@ -3,6 +3,7 @@ package bindings
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,8 +65,10 @@ func TestBoundedHosts(t *testing.T) {
 }
 
 func TestSentence(t *testing.T) {
-	if got, want := sentence([]string{"a", "b", "c", "d", "e", "f", "g"}), "a; b; c; d; e; and 2 more"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	for reasons, want := range map[string]string{"": "", "a": "a", "a b c d e": "a; b; c; d; e", "a b c d e f": "a; b; c; d; e; and 1 more", "a a b c d e f g": "a; b; c; d; e; and 2 more"} {
+		if got := sentence(strings.Fields(reasons)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

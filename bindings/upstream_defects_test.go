@@ -1,0 +1,128 @@
+package bindings_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// TestOrphansAreDeletedBeforeABindFails: a bind has not failed as long as the broker may have a binding of it.
+func TestOrphansAreDeletedBeforeABindFails(t *testing.T) {
+	u := newUpstream(t, false)
+	deletes := 0
+	u.front = func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+		switch r.Method {
+		case http.MethodPut:
+			u.serve(httptest.NewRecorder(), r, broker)
+			w.WriteHeader(http.StatusBadRequest)
+		case http.MethodDelete:
+			if deletes++; deletes > 2 {
+				return false
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			return false
+		}
+		_, _ = w.Write([]byte("{}"))
+		return true
+	}
+	b := u.order("b", "")
+	u.pass(b, ended)
+	if b.Status.Operation.State != v1alpha1.StateFailed || deletes != 3 || u.left() > 0 {
+		t.Errorf("it is %+v after %d attempts to delete it, %d left", b.Status.Operation, deletes, u.left())
+	}
+}
+
+// TestBindsThatTakeLong: a bind is waited for as long as Controller.Patience, and fails then unless it is there.
+func TestBindsThatTakeLong(t *testing.T) {
+	for name, row := range map[string]struct {
+		async    bool
+		patience time.Duration
+		away     bool
+		state    v1alpha1.OperationState
+		says     string
+	}{
+		"in hand":       {true, time.Hour, false, v1alpha1.StateInProgress, "waiting for the provider to bind the instance"},
+		"there, late":   {false, -1, false, v1alpha1.StateSucceeded, ""},
+		"away":          {false, time.Hour, true, v1alpha1.StateInProgress, "waiting for cluster eu to issue credentials"},
+		"away for long": {false, -1, true, v1alpha1.StateFailed, "the provider did not bind the instance in time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, row.async)
+			u.controller.Patience = row.patience
+			if row.away {
+				u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+					if r.Method == http.MethodPut {
+						panic(http.ErrAbortHandler) // nobody hears an answer
+					}
+					return false
+				}
+			}
+			b := u.order("b", "")
+			u.pass(b, func(b *v1alpha1.ServiceBinding) bool {
+				return b.Status.Operation != nil && b.Status.Operation.State == row.state
+			})
+			if is := b.Status.Operation; is.Description != row.says {
+				t.Errorf("it is %+v, want %q", is, row.says)
+			}
+			if row.async && u.result.RequeueAfter < time.Second {
+				t.Errorf("it is asked again in %v", u.result.RequeueAfter)
+			}
+		})
+	}
+}
+
+// TestCredentialsThatAreFetched: a broker that has bound already need not say the credentials again, if they can be fetched.
+func TestCredentialsThatAreFetched(t *testing.T) {
+	u := newUpstream(t, false)
+	u.front = func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+		if r.Method != http.MethodPut {
+			return false
+		}
+		u.serve(httptest.NewRecorder(), r, broker)
+		_, _ = w.Write([]byte("{}"))
+		return true
+	}
+	b := u.order("b", "")
+	u.pass(b, ended)
+	object, err := u.keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+	if err != nil || len(object.Reveal()) < len(`{"a":1}`) {
+		t.Errorf("revealed is %s, %v", object.Reveal(), err)
+	}
+}
+
+// TestUnboundByThePlanOfNow: a broker is asked to unbind by the plan that its instance has now (OSB 2.17, "Unbinding").
+func TestUnboundByThePlanOfNow(t *testing.T) {
+	u := newUpstream(t, false)
+	b := u.order("b", "")
+	u.pass(b, ended)
+	var instance v1alpha1.ServiceInstance
+	if err := u.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: "si-1"}, &instance); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range instance.Status.Decisions() {
+		d.Placements[0].Upstream.PlanID = "plan-large"
+	}
+	if err := u.hub.Update(t.Context(), &instance); err != nil {
+		t.Fatal(err)
+	}
+	query := ""
+	u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.Method == http.MethodDelete {
+			query = r.URL.RawQuery
+			r.URL.RawQuery = strings.Replace(query, "plan-large", "plan-small", 1) // which this broker has
+		}
+		return false
+	}
+	u.unbind(b)
+	if !strings.Contains(query, "plan_id=plan-large") {
+		t.Errorf("it is asked with %s", query)
+	}
+}
