@@ -37,7 +37,7 @@ type ConsumerSpec struct {
 	Orders []ConsumerReference `json:"orders"`
 }
 
-// ConsumerStatus is what the consumer has proven.
+// ConsumerStatus has the proof of a consumer.
 type ConsumerStatus struct {
 	// Conditions: Proven is True while the consumer's credentials prove who it is.
 	// +listType=map
