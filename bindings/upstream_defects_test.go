@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -125,4 +126,15 @@ func TestUnboundByThePlanOfNow(t *testing.T) {
 	if !strings.Contains(query, "plan_id=plan-large") {
 		t.Errorf("it is asked with %s", query)
 	}
+}
+
+// TestUnboundAfterItsInstance: a binding is deleted at the broker also when its instance is gone from the hub.
+func TestUnboundAfterItsInstance(t *testing.T) {
+	u := newUpstream(t, false)
+	b := u.order("b", "")
+	u.pass(b, ended)
+	if err := u.hub.Delete(t.Context(), &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "si-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	u.unbind(b)
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 // used creates an instance of a platform that was delivered on the tenth of March for so many hours.
@@ -65,4 +66,18 @@ func TestUsageForPlatforms(t *testing.T) {
 		f.in(t).refused(http.StatusBadRequest, codeBadRequest, "GET", "/usage"+query, nil)
 	}
 	f.in(t).refused(http.StatusMethodNotAllowed, codeMethodNotAllowed, "POST", "/usage", nil)
+}
+
+// What is not in the catalog any more goes by its ids.
+func TestNamesInReports(t *testing.T) {
+	f := &fixture{t: t, catalog: &catalog.Catalog{}}
+	f.sell(offerings()...)
+	s := &server{Options: Options{Catalog: f.catalog}}
+	for ids, want := range map[[2]string][2]string{
+		{service, planSmall}: {"resources", "small"}, {service, "gone"}: {service, "gone"}, {"gone", "gone"}: {"gone", "gone"},
+	} {
+		if offering, plan := s.names(ids[0], ids[1]); [2]string{offering, plan} != want {
+			t.Errorf("%q go by %q and %q, want %q", ids, offering, plan, want)
+		}
+	}
 }
