@@ -219,3 +219,13 @@ func TestDeletedAccounts(t *testing.T) {
 		})
 	}
 }
+
+// What cannot be read after its deletion may still be there.
+func TestDeletedAccountsThatCannotBeRead(t *testing.T) {
+	a := accountOn(false, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return errors.New("no")
+	}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "sb-1"}})
+	if err := a.delete(t.Context(), false); err == nil || err.Error() != "read *v1.ServiceAccount: no" {
+		t.Errorf("got %v", err)
+	}
+}

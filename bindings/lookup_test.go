@@ -277,6 +277,13 @@ func TestPublishedAddresses(t *testing.T) {
 	if want := []string{addressOfWeb + " to 10.80.0.1", "theirs to 10.80.0.3"}; !slices.Equal(got, want) {
 		t.Errorf("addresses %q, want %q", got, want)
 	}
+	fails := interceptor.NewClient(o.lookup(t).members["far"].(client.WithWatch), interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	}})
+	l.members["far"] = fails
+	if l.recordAbsent(t.Context(), l.direct(t.Context(), ptr.To(peeredWith("far", "", "")))); !slices.Contains(l.absent, "Sluice may not read addresses on far") {
+		t.Errorf("an address that cannot be made: %q", l.absent)
+	}
 	l.binding.Status.AddressClusters = nil
 	if _, err := l.publish(t.Context(), "far", l.members["far"], nil); err == nil {
 		t.Error("addresses are made on a cluster that the binding does not name")

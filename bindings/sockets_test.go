@@ -24,6 +24,9 @@ func TestEndpointsOfSockets(t *testing.T) {
 		{"the same ports by both protocols", []socket{{host: "h", port: "53", protocol: "udp"}, {host: "h", port: "53", protocol: "tcp"}}, []v1alpha1.Endpoint{
 			{Host: "h", Ports: []string{"53"}, Protocol: "all"},
 		}},
+		{"another host after such a one", []socket{{host: "h", port: "53", protocol: "udp"}, {host: "h", port: "53", protocol: "tcp"}, {host: "g", port: "1", protocol: "tcp"}}, []v1alpha1.Endpoint{
+			{Host: "h", Ports: []string{"53"}, Protocol: "all"}, {Host: "g", Ports: []string{"1"}, Protocol: "tcp"},
+		}},
 		{"other ports by the other protocol", []socket{{host: "h", port: "53", protocol: "udp"}, {host: "g", port: "1", protocol: "tcp"}, {host: "h", port: "80", protocol: "tcp"}}, []v1alpha1.Endpoint{
 			{Host: "h", Ports: []string{"80"}, Protocol: "tcp"}, {Host: "h", Ports: []string{"53"}, Protocol: "udp"}, {Host: "g", Ports: []string{"1"}, Protocol: "tcp"},
 		}},
