@@ -72,9 +72,11 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 			}
 		}
 		pages := stock(fleet).Snapshot().pages
-		e := compiled[rapid.IntRange(0, len(compiled)-1).Draw(t, "expression")]
-		for range 3 { // the pages keep what they know for requests that ask for the same
-			holdsForEach(t, e, pages)
+		for range 4 {
+			e := compiled[rapid.IntRange(0, len(compiled)-1).Draw(t, "expression")]
+			for range 3 { // the pages keep what they know for requests that ask for the same
+				holdsForEach(t, e, pages)
+			}
 		}
 	})
 }
@@ -120,6 +122,26 @@ func TestWhatIsUniqueIsOnlyCompared(t *testing.T) {
 	} {
 		if _, err := compileExpression(source); err == nil || !strings.Contains(err.Error(), "expression: "+part+": request.id, and request as a whole") {
 			t.Errorf("%s: %v", source, err)
+		}
+	}
+}
+
+// What remains of an expression for one consumer does not hold for another.
+func TestWhatRemainsOfAnExpressionIsOfItsConsumer(t *testing.T) {
+	for source, ofSpace := range map[string]bool{"cluster.labels.exists(k, cluster.labels[k] == consumer.space)": true, "cluster.labels.exists(k, cluster.labels[k] == request.plan)": false} {
+		e, err := compileExpression(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := stock([]*Cluster{inRegion("a1", "a", 1), inRegion("a2", "a", 1), inRegion("b1", "b", 1)}).Snapshot().pages
+		for value, want := range map[string]int{"a": 2, "b": 1, "c": 0} {
+			r := Request{Consumer: Consumer{Plan: value}, Rules: make([]Rule, 1)}
+			if ofSpace {
+				r.Consumer = Consumer{Space: value}
+			}
+			if got := e.rows(pages[0], pages[0].all, r.facts()).len(); got != want {
+				t.Errorf("%s: for %s it holds of %d clusters, want %d", source, value, got, want)
+			}
 		}
 	}
 }

@@ -158,3 +158,15 @@ func TestNodesThatAreNearlyTheSameCountTogether(t *testing.T) {
 		t.Errorf("21 nodes are %d of %d kinds: %+v", count, kinds, h.API())
 	}
 }
+
+// The resources that every node has count before those that only some have, of which the first by name count.
+func TestTheResourcesThatCount(t *testing.T) {
+	of := Resources{corev1.ResourceCPU: 1, corev1.ResourceMemory: 1, corev1.ResourceEphemeralStorage: 1, corev1.ResourcePods: 1}
+	for _, kind := range []corev1.ResourceName{"a.example/a", "a.example/b", "a.example/c", "a.example/d", "a.example/e", "z.example/f"} {
+		of[kind] = 1
+	}
+	want := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, "a.example/a", "a.example/b", "a.example/c", "a.example/d", "a.example/e"}
+	if got := counted(of); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

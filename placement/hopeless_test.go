@@ -88,6 +88,7 @@ func TestHopeless(t *testing.T) {
 		"one may be made, and elsewhere":         {request: in("mars"), policies: elastic("eu"), hopeless: true},
 		"one of any size may be made":            {request: func(r *Request) { r.Resources = cores(9) }, policies: elastic("eu")},
 		"Sluice itself waits, who asks for such": {request: func(r *Request) { in("mars")(r); r.Consumer.Platform = v1alpha1.PlatformSelf }},
+		"one may be made that can be peered":     {request: func(r *Request) { r.Peering = &Peering{} }, policies: elastic("eu")},
 		"the consumer has no cluster of its own": {request: func(r *Request) { r.Peering = &Peering{} }, hopeless: true},
 		"the operator's rule allows no cluster":  {policies: Policies{{Rules: []Rule{{By: "policy none", Name: "none", broken: "does not compile"}}}}},
 		"others of its application must be apart": {request: func(r *Request) {

@@ -109,6 +109,14 @@ func TestPreferencesAboutHubsAreAskedOfHubs(t *testing.T) {
 			t.Errorf("appliesTo %q: the hub is %q (%s)", scope, r.Peering.Hub, r.Peering.Problem)
 		}
 	}
+	avoided := hub("one", "acme")
+	avoided.Taints = []corev1.Taint{{Key: "noisy", Effect: corev1.TaintEffectPreferNoSchedule}}
+	fork := inventory.Fork()
+	fork.SetPolicies(nil)
+	fork.UpsertCluster(avoided)
+	if r := fork.Snapshot().Govern(peered, Consumer{Platform: "cf"}); r.Peering.Hub != "other" || r.Peering.hubs[1].Score != 50 {
+		t.Errorf("the hub is %q of %+v, though one is better avoided and one is full", r.Peering.Hub, r.Peering.hubs)
+	}
 	for name, row := range map[string]struct {
 		cordoned string // of the hubs
 		excludes []string

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -196,14 +197,15 @@ func TestWhoAsksForTheSameWaitsAlone(t *testing.T) {
 		request Request
 		event   *Cluster
 	}{
-		"room":                  {Request{Resources: cores(3)}, eu(4, 3)},
-		"a node":                {Request{Resources: cores(3), LargestPods: []Resources{cores(3)}}, eu(4, 3)},
-		"only a node":           {Request{Resources: cores(2), LargestPods: []Resources{cores(2)}}, eu(2, 2)},
-		"a price":               {Request{Resources: cores(3), MaxPrice: &Price{"EUR", 9}}, eu(4, 3)},
-		"nothing of it":         {Request{Resources: Resources{corev1.ResourceMemory: 1}}, &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{corev1.ResourceMemory: 1}}},
-		"a rule, as it is":      {Request{Resources: cores(3), Rules: []Rule{onlyLarge}}, eu(4, 3)},
-		"several replicas":      {Request{Resources: cores(3), Replicas: 1}, eu(4, 3)},
-		"a cluster that is new": {Request{Resources: cores(3)}, &Cluster{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(4)}},
+		"room":                   {Request{Resources: cores(3)}, eu(4, 3)},
+		"a node":                 {Request{Resources: cores(3), LargestPods: []Resources{cores(3)}}, eu(4, 3)},
+		"only a node":            {Request{Resources: cores(2), LargestPods: []Resources{cores(2)}}, eu(2, 2)},
+		"a price":                {Request{Resources: cores(3), MaxPrice: &Price{"EUR", 9}}, eu(4, 3)},
+		"nothing of it":          {Request{Resources: Resources{corev1.ResourceMemory: 1}}, &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{corev1.ResourceMemory: 1}}},
+		"a rule, as it is":       {Request{Resources: cores(3), Rules: []Rule{onlyLarge}}, eu(4, 3)},
+		"several replicas":       {Request{Resources: cores(3), Replicas: 1}, eu(4, 3)},
+		"a cluster that is new":  {Request{Resources: cores(3)}, &Cluster{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(4)}},
+		"a resource that is new": {Request{Resources: Resources{testGPU: 1}}, &Cluster{Name: "us", Ready: true, AccessVerified: true, Allocatable: Resources{testGPU: 1}}},
 	} {
 		inventory, woken := watched(eu(2, 1))
 		for _, id := range []string{"si-1", "si-2", "si-3"} {
@@ -215,6 +217,7 @@ func TestWhoAsksForTheSameWaitsAlone(t *testing.T) {
 		}
 		inventory.Release("si-1")
 		inventory.Release("si-3")
+		inventory.UpsertCluster(&Cluster{Name: "full", Ready: true, AccessVerified: true, Allocatable: cores(1)}) // which helps none
 		woken()
 		inventory.UpsertCluster(row.event)
 		if got := woken(); got["si-2"] == 0 || got["si-1"]+got["si-3"] > 0 {
@@ -270,10 +273,25 @@ func TestADecisionStandsWhileOtherClustersChange(t *testing.T) {
 		"its room is taken": {nil, func(inv *Inventory) {
 			inv.Reserve(Holding{Instance: "si-other", Held: map[string]Resources{"a1": {corev1.ResourceCPU: 8}}})
 		}, false},
+		"its quota is used up": {nil, func(inv *Inventory) {
+			inv.Reserve(Holding{Instance: "si-other", Consumer: Consumer{Platform: "cf"}, Held: map[string]Resources{"b1": {corev1.ResourceCPU: 2}}})
+		}, false},
+		"its budget is used up": {nil, func(inv *Inventory) {
+			inv.Reserve(Holding{Instance: "si-other", Consumer: Consumer{Platform: "cf"}, Held: map[string]Resources{"b1": {}}, Prices: map[string]Resources{"b1": {priceIn("EUR"): 99}}})
+		}, false},
 		"room is made there for another one": {nil, func(inv *Inventory) { inv.Preempt("si-other", &v1alpha1.Preemption{Cluster: "a1"}) }, false},
 	} {
 		inventory := stock([]*Cluster{inRegion("a1", "a", 8), inRegion("b1", "b", 4), inRegion("b2", "b", 1)})
+		inventory.SetPolicies(Policies{{Name: "quota", Quota: &v1alpha1.Quota{
+			Per: v1alpha1.ScopePlatform, Limits: Resources{corev1.ResourceCPU: 2}.List(), Budget: &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewScaledQuantity(100, resource.Nano)},
+		}}})
 		r := Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Spread: row.spread, Weights: v1alpha1.ScoreWeights{Balance: 1}}
+		if row.spread == nil {
+			own := *inventory.Snapshot().Cluster("a1")
+			own.Currency, own.Prices = "EUR", map[corev1.ResourceName]int64{corev1.ResourceCPU: 5000}
+			inventory.UpsertCluster(&own)
+		}
+		r = inventory.Snapshot().Govern(r, Consumer{Platform: "cf"})
 		before := inventory.Snapshot()
 		d, err := Place(r, before)
 		if err != nil || !d.Uses("a1") {
@@ -290,5 +308,23 @@ func TestADecisionStandsWhileOtherClustersChange(t *testing.T) {
 func manyMore(inventory *Inventory) {
 	for i := range pageRows {
 		inventory.UpsertCluster(inRegion(fmt.Sprintf("more-%03d", i), "b", 1))
+	}
+}
+
+// A cluster that took a request before a change, and takes it after, is no reason to wake it: it needs two.
+func TestWhoNeedsMoreClustersSleepsOn(t *testing.T) {
+	a1 := func(room int64, region string) *Cluster { return inRegion("a1", region, room) }
+	inventory, woken := watched(a1(4, "a"))
+	r := Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 2}, Clusters: 2}
+	if _, err := inventory.Place(r); err == nil {
+		t.Fatal("it is placed on one")
+	}
+	for what, change := range map[string]*Cluster{"another region": a1(4, "b"), "more room": a1(8, "b"), "no region": a1(8, "")} {
+		if inventory.UpsertCluster(change); woken()["si"] != 0 {
+			t.Errorf("%s: it is woken", what)
+		}
+	}
+	if inventory.UpsertCluster(inRegion("a2", "a", 2)); woken()["si"] != 1 {
+		t.Error("a second one comes, and it slept on")
 	}
 }

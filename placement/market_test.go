@@ -104,3 +104,19 @@ func TestTheLastPlaceAtABrokerIsGivenOnce(t *testing.T) {
 		t.Error("it gets the place that another one has")
 	}
 }
+
+// Consumers are told each of the reasons once.
+func TestReasonsOfMarketsAreToldOnce(t *testing.T) {
+	inventory, u := NewInventory(), &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{}}
+	for name, reason := range map[string]string{"a": "no disk", "b": "no disk", "c": "", "d": "no rack"} {
+		broker := aBroker(name, "eu", "mysql/small")
+		broker.Markets = map[string]Market{"mysql/small": {Known: true, Reason: reason}}
+		inventory.UpsertCluster(broker)
+		u.Candidates[name] = upstreamCandidate(name, "")
+	}
+	_, err := Place(Request{ID: "si", Resources: Resources{v1alpha1.ResourceInstances: 1}, Upstream: u}, inventory.Snapshot())
+	none, ok := AsUnplaceable(err)
+	if want := "nothing on offer fits at the moment: NoRoom (no disk; no rack)"; !ok || none.ForConsumer() != want {
+		t.Errorf("they are told %q, want %q", none.ForConsumer(), want)
+	}
+}

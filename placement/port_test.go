@@ -3,11 +3,13 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -181,4 +183,54 @@ func TestPortsOfDecisionsBesideEachOther(t *testing.T) {
 	if inv.Snapshot().allows(r, d, before) {
 		t.Errorf("it gets the port %v that another one has now", d.Placements[0].PublicPorts)
 	}
+}
+
+// Components keep their ports where these can be used; others get those that the instance gives back, and then free
+// ones. No port is given twice, or outside of the range.
+func TestPortsOfComponents(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		first, last := int32(10), int32(10+rapid.IntRange(0, 5).Draw(t, "ports"))
+		inventory, taken, own := NewInventory(), map[int32]bool{}, Ports{}
+		inventory.UpsertCluster(&Cluster{Name: "a", Exposure: &v1alpha1.ClusterExposure{TCP: &v1alpha1.ExposureTCP{First: first, Last: last}}})
+		free := rapid.Permutation([]int32{9, 10, 11, 12, 13, 14, 15, 16}).Draw(t, "in the order") // also outside of the range
+		for i := range rapid.IntRange(0, 4).Draw(t, "of others") {
+			taken[free[i]] = true
+			inventory.Reserve(Holding{Instance: fmt.Sprint("si-", i), Held: map[string]Resources{"a": {}}, Ports: map[string]Ports{"a": {"x": free[i]}}})
+		}
+		for i, name := range []string{"v", "w", "x", "y"}[:rapid.IntRange(0, 4).Draw(t, "own")] {
+			own[name] = free[4+i]
+		}
+		inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"a": {}}, Ports: map[string]Ports{"a": own}})
+		asked := []string{"x", "y", "z", "zz"}[:rapid.IntRange(0, 4).Draw(t, "components")]
+		got := inventory.Snapshot().portsFor("si", "a", asked)
+		usable, kept, back, given := 0, map[int32]bool{}, 0, map[int32]bool{}
+		for port := first; port <= last; port++ {
+			if !taken[port] {
+				usable++
+			}
+		}
+		in := func(port int32) bool { return port >= first && port <= last && !taken[port] }
+		for name, port := range own {
+			switch {
+			case in(port) && slices.Contains(asked, name):
+				if kept[port] = true; got[name] != port {
+					t.Fatalf("%s had %d, and gets %d", name, port, got[name])
+				}
+			case in(port):
+				back++
+			}
+		}
+		again := 0
+		for name, port := range got {
+			if !in(port) || given[port] || !slices.Contains(asked, name) {
+				t.Fatalf("%s gets %d of %d to %d, of which %v are taken: %v", name, port, first, last, taken, got)
+			}
+			if given[port] = true; !kept[port] && slices.Contains(slices.Collect(maps.Values(own)), port) {
+				again++
+			}
+		}
+		if want := min(usable, len(asked)); len(got) != want || again != min(back, want-len(kept)) {
+			t.Fatalf("%d of %d components get ports, %d of %d that are given back: %v of %v", len(got), len(asked), again, back, got, own)
+		}
+	})
 }

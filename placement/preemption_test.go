@@ -212,6 +212,11 @@ func TestRoomThatIsBeingMade(t *testing.T) {
 	if _, err := Place(Request{ID: "si-1", Class: "silver", Resources: cores(1)}, inventory.Snapshot()); err == nil {
 		t.Error("si-1 takes its room while si-2 has room made there too")
 	}
+	fork := inventory.Fork()
+	fork.Preempt("si-0", &v1alpha1.Preemption{Cluster: "eu"})
+	if d, _ := Place(Request{ID: "si-new", Resources: cores(1)}, fork.Snapshot()); len(d.Rejections) != 1 || d.Rejections[0].Examples[0].Message != "room is being made there for si-0" {
+		t.Errorf("for one without a class: %+v", d.Rejections)
+	}
 	inventory.Preempt("si-2", nil)
 	inventory.Preempt("si-3", nil)
 	if _, err := Place(Request{ID: "si-1", Class: "silver", Resources: cores(1)}, inventory.Snapshot()); err != nil {

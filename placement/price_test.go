@@ -66,6 +66,9 @@ func TestTheCommonCurrencyOfBrokers(t *testing.T) {
 
 // A product is divided exactly, and rounded up; what is no int64 is the largest one.
 func TestMulDiv(t *testing.T) {
+	if got := mulDiv(1<<62, 1<<62, 1<<60); got != math.MaxInt64 {
+		t.Errorf("2^62 · 2^62 / 2^60 is %d", got)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		number := func(label string, least int64) int64 {
 			return max(rapid.Int64Range(0, math.MaxInt64).Draw(t, label)>>rapid.IntRange(0, 62).Draw(t, label+" is shorter"), least)

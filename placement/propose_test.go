@@ -56,6 +56,17 @@ func TestOnlyAnExchangeIsProposed(t *testing.T) {
 	}
 }
 
+// Diversity without a weight is not looked at.
+func TestDiversityScoresOnlyWithAWeight(t *testing.T) {
+	s := stock([]*Cluster{inRegion("a1", "a", 4)}).Snapshot()
+	for weight, want := range map[int32]int32{0: 0, 1: 100} {
+		r := Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Weights: v1alpha1.ScoreWeights{Balance: 1, Diversity: weight}}
+		if got := Explain(r, s)[0].Scores.Diversity; got != want {
+			t.Errorf("with a weight of %d it is %d, want %d", weight, got, want)
+		}
+	}
+}
+
 // A sum of prices has one currency, or there is none.
 func TestPricesOfSeveralClusters(t *testing.T) {
 	cluster := func(name, currency string, price int64) *Cluster {

@@ -164,6 +164,9 @@ func TestABudgetChoosesAmongClusters(t *testing.T) {
 				}
 				return
 			}
+			if dear := slices.ContainsFunc(d.Rejections, func(r Rejection) bool { return r.Reason == ReasonOverBudget }); dear != (row.clusters[0].Name == "dear") && row.request.Components == nil {
+				t.Errorf("rejected are %+v", d.Rejections)
+			}
 			if err != nil || len(d.Placements) != 1 || d.Placements[0].Cluster != row.on {
 				t.Errorf("it is placed on %+v, want %s: %v", d.Placements, row.on, err)
 			}

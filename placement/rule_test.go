@@ -65,7 +65,7 @@ func TestWeightsAddUp(t *testing.T) {
 // A rule about a claim that could never hold, or whose values have no order, is refused.
 func TestClaimRulesThatAreNone(t *testing.T) {
 	for says, rule := range map[string]v1alpha1.ClaimRule{
-		"": {Name: v1alpha1.ClaimUptime, AtLeast: "99", AtMost: "99.9"}, `"high" is not an assurance`: {Name: "x", Assurance: "high"},
+		"": {Name: v1alpha1.ClaimLabel, AtLeast: "SC", AtMost: "L2"}, `"high" is not an assurance`: {Name: "x", Assurance: "high"},
 		"values or bounds, not both": {Name: "x", Values: []string{"1"}, AtMost: "2"}, `"much" has no order`: {Name: "x", AtLeast: "much"},
 		`"L9" has no order`: {Name: v1alpha1.ClaimLabel, AtLeast: "L9"}, `"NaN" has no order`: {Name: "x", AtMost: "NaN"},
 		"1 is less than atLeast, 2": {Name: "x", AtLeast: "2", AtMost: "1"}, "L1 is less than atLeast, L2": {Name: v1alpha1.ClaimLabel, AtLeast: "L2", AtMost: "L1"},

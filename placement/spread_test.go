@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -268,4 +269,30 @@ func TestOneInEveryGroupIsWhatIsAskedForAndWhatAQuotaCounts(t *testing.T) {
 		}
 		place()
 	})
+}
+
+// The reason why groups do not suffice lists the first of them, and how many more there are.
+func TestTheGroupsThatFitAreListed(t *testing.T) {
+	inventory := NewInventory()
+	for i := range 10 {
+		inventory.UpsertCluster(inRegion(fmt.Sprint("c", i), fmt.Sprint("r", i), 4))
+	}
+	_, err := Place(Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Clusters: 11, Spread: &Spread{By: []string{v1alpha1.LabelRegion}}}, inventory.Snapshot())
+	const want = "there fit r0 1, r1 1, r2 1, r3 1, r4 1, r5 1, r6 1, r7 1, and 2 more"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("it says %v, want %s", err, want)
+	}
+}
+
+// What replicas have in common need not be what each of them takes: a cluster without it takes none.
+func TestReplicasThatShareAnotherResource(t *testing.T) {
+	for memory, fits := range map[int64]bool{3: true, 2: true, 1: false} {
+		c := inRegion("eu", "eu", 8)
+		c.Allocatable[corev1.ResourceMemory] = memory
+		r := Request{ID: "si", Replicas: 4, Resources: Resources{corev1.ResourceCPU: 2}, Common: Resources{corev1.ResourceMemory: 2}}
+		d, err := Place(r, stock([]*Cluster{c}).Snapshot())
+		if (err == nil) != fits || err == nil && (d.Placements[0].Replicas != 4 || d.Placements[0].Reserved[corev1.ResourceMemory] != 2) {
+			t.Errorf("with %d: %+v, %v", memory, d.Placements, err)
+		}
+	}
 }

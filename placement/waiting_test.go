@@ -43,6 +43,7 @@ func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 	spread := func(each bool) *Spread { return &Spread{By: []string{v1alpha1.LabelRegion}, Each: each} }
 	other := Holding{Instance: "si-other", Consumer: app, Held: map[string]Resources{"a1": {corev1.ResourceCPU: 1}}}
 	cordoned := func(c *Cluster) *Cluster { c.Cordoned = true; return c }
+	measured := func(c *Cluster) *Cluster { c.Latency = time.Millisecond; return c }
 	for name, row := range map[string]struct {
 		fleet   []*Cluster
 		held    []Holding
@@ -111,6 +112,11 @@ func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 			request: Request{Replicas: 2, Clusters: 1, Resources: Resources{corev1.ResourceCPU: 4}, LargestPods: []Resources{{corev1.ResourceCPU: 4}}},
 			event:   func(inv *Inventory) { inv.UpsertCluster(withNodes(inRegion("a1", "a", 8), 5, 1)) },
 		},
+		"a pod, near enough: a node has room again": {
+			fleet:   []*Cluster{measured(withNodes(inRegion("a1", "a", 8), 3, 3))},
+			request: Request{MaxLatency: &v1alpha1.LatencyBound{Milliseconds: 5}, Resources: Resources{corev1.ResourceCPU: 4}, LargestPods: []Resources{{corev1.ResourceCPU: 4}}},
+			event:   func(inv *Inventory) { inv.UpsertCluster(measured(withNodes(inRegion("a1", "a", 8), 5, 1))) },
+		},
 		"each: a region without room is deleted": {
 			fleet:   []*Cluster{inRegion("a1", "a", 4), inRegion("b1", "b", 0)},
 			request: Request{Spread: spread(true)}, event: func(inv *Inventory) { inv.DeleteCluster("b1") },
@@ -148,18 +154,14 @@ func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 				Links:      []Link{{Between: [2]int{0, 1}, Most: time.Millisecond}},
 			},
 			event: func(inv *Inventory) {
-				measured := inRegion("a1", "a", 4)
-				measured.Latencies = map[string]Measured{"a2": {Median: time.Millisecond}}
-				inv.UpsertCluster(measured)
+				linked := inRegion("a1", "a", 4)
+				linked.Latencies = map[string]Measured{"a2": {Median: time.Millisecond}}
+				inv.UpsertCluster(linked)
 			},
 		},
 		"a latency: it is measured, and nothing else changes": {
 			fleet: []*Cluster{inRegion("a1", "a", 4)}, request: Request{MaxLatency: &v1alpha1.LatencyBound{Milliseconds: 5}},
-			event: func(inv *Inventory) {
-				measured := inRegion("a1", "a", 4)
-				measured.Latency = time.Millisecond
-				inv.UpsertCluster(measured)
-			},
+			event: func(inv *Inventory) { inv.UpsertCluster(measured(inRegion("a1", "a", 4))) },
 		},
 		"a host is given back": {
 			fleet:   []*Cluster{inRegion("a1", "a", 4)},
@@ -208,6 +210,7 @@ func TestWhoeverFitsIsWoken(t *testing.T) {
 			}
 			c.Latency = time.Duration(rapid.IntRange(0, 3).Draw(t, "latency")) * time.Millisecond
 			c.Latencies = map[string]Measured{"c0": {Median: time.Duration(rapid.IntRange(1, 3).Draw(t, "from c0")) * time.Millisecond}}
+			c.Claims = []v1alpha1.Claim{{Name: v1alpha1.ClaimDatacenterCountry, Value: rapid.SampledFrom([]string{"DE", "FR"}).Draw(t, "country"), Assurance: v1alpha1.AssuranceSelf}}
 			c.Currency, c.Prices = "EUR", map[corev1.ResourceName]int64{corev1.ResourceCPU: rapid.Int64Range(1, 3).Draw(t, "price") * 1000}
 			return c
 		}
@@ -268,14 +271,17 @@ func TestWhoeverFitsIsWoken(t *testing.T) {
 	})
 }
 
-// inRegionOfPlan and onlyLarge are rules that read the request.
+// Rules of requests that wait: two that read the request, and two that require claims.
 var (
-	inRegionOfPlan = mustCompile("request.plan == '' || cluster.region == request.plan")
-	onlyLarge      = mustCompile("request.resources['cpu'] > 3 || cluster.region == 'a'")
+	inRegionOfPlan = mustCompile(v1alpha1.PolicyRule{Expression: "request.plan == '' || cluster.region == request.plan"})
+	onlyLarge      = mustCompile(v1alpha1.PolicyRule{Expression: "request.resources['cpu'] > 3 || cluster.region == 'a'"})
+	inGermany      = mustCompile(v1alpha1.PolicyRule{Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDatacenterCountry, Values: []string{"DE"}}})
+	inFrance       = mustCompile(v1alpha1.PolicyRule{Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDatacenterCountry, Values: []string{"FR"}}})
 )
 
-func mustCompile(expression string) Rule {
-	rule, err := CompileRule("policy", "", v1alpha1.PolicyRule{Name: "rule", Expression: expression})
+func mustCompile(from v1alpha1.PolicyRule) Rule {
+	from.Name = "rule"
+	rule, err := CompileRule("policy", "", from)
 	if err != nil {
 		panic(err)
 	}
@@ -306,7 +312,7 @@ func TestHostsOfConsumersWaitForTheirOwnDomain(t *testing.T) {
 func drawWaiting(t *rapid.T, id string, consumer Consumer) Request {
 	r := Request{ID: id, Consumer: consumer, Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 5).Draw(t, "asked")}, Clusters: rapid.IntRange(1, 3).Draw(t, "clusters asked")}
 	if r.Consumer.Plan = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "plan"); rapid.IntRange(0, 3).Draw(t, "ruled") == 0 {
-		r.Rules = []Rule{rapid.SampledFrom([]Rule{inRegionOfPlan, onlyLarge}).Draw(t, "rule")}
+		r.Rules = []Rule{rapid.SampledFrom([]Rule{inRegionOfPlan, onlyLarge, inGermany, inFrance}).Draw(t, "rule")}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "has a large pod") == 0 {
 		r.LargestPods = []Resources{{corev1.ResourceCPU: min(r.Resources[corev1.ResourceCPU], 4)}}
