@@ -80,7 +80,7 @@ func TestExpressionsOverMapsAreTheSameEachTime(t *testing.T) {
 	for expression, want := range map[string]bool{
 		"cluster.labels.map(k, k)[0] == 'l00'":                                                         true,
 		"cluster.labels.map(k, k)[11] == 'l03'":                                                        false,
-		"cluster.map(k, k)[0] == 'labels' && consumer.map(k, k)[0] == 'organization'":                  true,
+		"cluster.map(k, k)[0] == 'labels' && consumer.map(k, k)[0] == 'claims'":                        true,
 		"request.map(k, k)[4] == 'resources'":                                                          true,
 		"cluster.labels.exists(k, cluster.labels.all(a, cluster.labels.all(b, a != b || k == 'l11')))": true,
 	} {
