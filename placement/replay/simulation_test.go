@@ -55,7 +55,7 @@ func TestAnOrderBookWithMistakesIsRefused(t *testing.T) {
 func TestADescriptionWithMistakesIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: MemberCluster\nspec: {regoin: eu}\n":                         `document 1: *v1alpha1.MemberCluster: error unmarshaling JSON: while decoding JSON: json: unknown field "regoin"`,
-		"kind: MemberCluster\nmetadata: {name: a}\n---\nkind: Deployment\n": `document 2: kind "Deployment": want MemberCluster, ServiceOffering or PlacementPolicy`,
+		"kind: MemberCluster\nmetadata: {name: a}\n---\nkind: Deployment\n": `document 2: kind "Deployment": want MemberCluster, ServiceOffering, PlacementPolicy or Consumer`,
 	} {
 		if _, err := ParseFleet([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

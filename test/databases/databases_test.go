@@ -2,6 +2,7 @@ package databases
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
 // TestBroker takes databases through their life. A login reaches its own database, with as many connections as were
@@ -109,11 +113,16 @@ func open(t *testing.T, server *Server, login Login) *sql.DB {
 	return db
 }
 
-func connect(t *testing.T, db *sql.DB) *sql.Conn {
+// connect opens a connection. One that was closed or refused a moment ago may still count for the server.
+func connect(t *testing.T, db *sql.DB) (conn *sql.Conn) {
 	t.Helper()
-	conn, err := db.Conn(t.Context())
+	var refused error
+	err := controlplane.Until(t.Context(), 5*time.Millisecond, 100*time.Millisecond, 10*time.Second, func(ctx context.Context) (bool, error) {
+		conn, refused = db.Conn(ctx)
+		return refused == nil, nil
+	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %v", err, refused)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
