@@ -34,8 +34,10 @@ func (r Request) ofHub() Request {
 	r.Affinity = nil
 	var rules []Rule
 	for _, rule := range r.Rules {
-		if rule.appliesTo != v1alpha1.RuleClusters && rule.appliesTo != v1alpha1.RuleConsumer {
-			rule.appliesTo = v1alpha1.RulePath
+		if rule.appliesTo != v1alpha1.RuleClusters {
+			if rule.appliesTo == v1alpha1.RuleHubs {
+				rule.appliesTo = v1alpha1.RulePath
+			}
 			rules = append(rules, rule)
 		}
 	}

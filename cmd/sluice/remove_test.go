@@ -59,7 +59,13 @@ func TestRemove(t *testing.T) {
 		t.Errorf("provider remove: %s; its own policy is gone: %t, the operator's: %t", out, isGone(own), isGone(about))
 	}
 	must("issuer", "remove", "notary")
-	for _, noun := range []string{"provider", "issuer", "addon"} {
+	must("consumer", "add", "city", "--did", "did:web:city.example", "--of", "cf/city", "--of", "default")
+	if out := must("consumer", "list"); !strings.Contains(out, "cf/city, default") {
+		t.Errorf("consumers are listed as %s", out)
+	}
+	refused("want platform, platform/organization or platform/organization/space", "consumer", "add", "city", "--did", "did:web:city.example", "--of", "/city")
+	must("consumer", "remove", "city")
+	for _, noun := range []string{"provider", "consumer", "issuer", "addon"} {
 		refused("not found", noun, "remove", "notary")
 	}
 }

@@ -89,6 +89,7 @@ func shared(t *testing.T) (policyJudge, []*catalog.Plan) {
 func TestWhomAPolicyWouldRefuse(t *testing.T) {
 	p, plans := shared(t)
 	friends := `{"organization": "friends"}`
+	union := `{"require": [{"name": "union", "appliesTo": "Consumer", "claim": {"name": "consumer.country", "values": ["EU"], "assurance": "notary"}}]}`
 	for name, row := range map[string]struct {
 		spec, by, instances, unserved string
 	}{
@@ -99,6 +100,8 @@ func TestWhomAPolicyWouldRefuse(t *testing.T) {
 		"a plan":              {`{"match": {"plans": ["small"]}, "require": [{"name": "none", "expression": "false"}]}`, `{}`, "large 0 of 2, small 2 of 2 (none 2)", "acme-de small none, acme-fr small none"},
 		"friends, by a rule":  {`{"require": [{"name": "friends", "expression": "consumer.organization == 'friends'"}]}`, friends, "large 0 of 2, small 0 of 2", ""},
 		"others, by a rule":   {`{"require": [{"name": "friends", "expression": "consumer.organization == 'friends'"}]}`, `{"organization": "x"}`, "large 2 of 2 (friends 2), small 2 of 2 (friends 2)", "acme-de small friends, acme-fr small friends, acme-de large friends"},
+		"who is proven":       {union, `{"claims": [{"name": "consumer.country", "value": "DE", "assurance": "notary"}]}`, "large 0 of 2, small 0 of 2", ""},
+		"who says so":         {union, `{"claims": [{"name": "consumer.country", "value": "DE"}]}`, "large 2 of 2 (union 2), small 2 of 2 (union 2)", "acme-de small union, acme-fr small union, acme-de large union"},
 		"friends, by a match": {`{"match": {"organizations": ["friends"]}, "require": [{"name": "none", "expression": "false"}]}`, `{"organization": "strangers"}`, "large 0 of 2, small 0 of 2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
