@@ -92,3 +92,22 @@ func TestASpreadOverManyGroupsIsTheBest(t *testing.T) {
 		}
 	})
 }
+
+// One group of many that has enough clusters is found, though all others have better ones.
+func TestTheOnlyGroupWithEnoughClustersIsFound(t *testing.T) {
+	var fleet []*Cluster
+	for i := range 9 {
+		fleet = append(fleet, inRegion(fmt.Sprint("good-", i), fmt.Sprint("r", i), 90))
+	}
+	for i := range 3 {
+		fleet = append(fleet, inRegion(fmt.Sprint("large-", i), "large", 2))
+	}
+	for asked, spread := range map[int]Spread{3: {Groups: 1}, 2: {MinGroups: 1, MinPerGroup: 2}} {
+		spread.By = []string{v1alpha1.LabelRegion}
+		r := Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Clusters: asked, Spread: &spread, Weights: v1alpha1.ScoreWeights{Balance: 1}}
+		d, err := Place(r, stock(fleet).Snapshot())
+		if err != nil || len(d.Placements) != asked || slices.ContainsFunc(d.Placements, func(p Placement) bool { return p.Cluster < "large" }) {
+			t.Errorf("%d are on %+v: %v", asked, d.Placements, err)
+		}
+	}
+}

@@ -163,8 +163,8 @@ func TestImproveIsNeverWorseThanGreedy(t *testing.T) {
 		}
 	}
 	t.Logf("better in %d fleets, the same in %d; all instances gain %d points, greedily %d", better, same, gained, greedyGained)
-	if better == 0 {
-		t.Error("never better")
+	if better < same {
+		t.Errorf("better in %d fleets, and the same in %d", better, same)
 	}
 }
 

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -326,5 +327,22 @@ func TestWhoNeedsMoreClustersSleepsOn(t *testing.T) {
 	}
 	if inventory.UpsertCluster(inRegion("a2", "a", 2)); woken()["si"] != 1 {
 		t.Error("a second one comes, and it slept on")
+	}
+}
+
+// A request waits on while the reservations are read again, also one that no cluster takes because a rule of it does not
+// compile.
+func TestWhoWaitsDuringARecovery(t *testing.T) {
+	inventory, woken := watched(inRegion("eu", "eu", 1))
+	broken := Rule{By: "policy", Name: "rule", broken: "does not compile"}
+	for id, r := range map[string]Request{"si-1": {}, "si-2": {Rules: []Rule{broken}}} {
+		r.ID, r.Resources = id, Resources{corev1.ResourceCPU: 2}
+		if _, err := inventory.Place(r); err == nil {
+			t.Fatalf("%s is placed", id)
+		}
+	}
+	inventory.ReserveAll([]Holding{{Instance: "si-3", Held: map[string]Resources{"eu": {corev1.ResourceCPU: 1}}}})
+	if inventory.UpsertCluster(inRegion("eu", "eu", 4)); !maps.Equal(woken(), map[string]int{"si-1": 1}) {
+		t.Error("there is room for one that waits, and it slept on, or another one is woken")
 	}
 }

@@ -292,6 +292,7 @@ func TestMakeRoomMovesTheSmallest(t *testing.T) {
 		"it had none, and has none": {func(r *Request, p *v1alpha1.Preemption) { r.Class, p.PriorityClass, p.Priority = "", "", 0 }, true},
 		"another is to move":        {func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].Instance = "si-9" }, false},
 		"it is to move elsewhere":   {func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].To = []string{"gone"} }, false},
+		"nor to what is no name":    {func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].To = []string{"no name"} }, false},
 		"more than the policy lets": {func(_ *Request, p *v1alpha1.Preemption) {
 			p.Victims = append(p.Victims, v1alpha1.Victim{Instance: "si-2", To: []string{"b"}})
 		}, false},
@@ -303,7 +304,7 @@ func TestMakeRoomMovesTheSmallest(t *testing.T) {
 		}
 	}
 	inventory.Release("si-0") // so that there is room anyway
-	for to, stands := range map[string]bool{"b": true, "gone": false} {
+	for to, stands := range map[string]bool{"b": true, "gone": false, "no name": false} {
 		if p.Victims[0].To = []string{to}; MovesStand(r, inventory, p, movableAmong(all)) != stands {
 			t.Errorf("a move to %s: it stands: %t", to, !stands)
 		}

@@ -142,6 +142,17 @@ func TestPreemptFindsTheOneAmongLarger(t *testing.T) {
 	}
 }
 
+// The victims are listed with their classes and with what they hold.
+func TestDescribePreemption(t *testing.T) {
+	p := &v1alpha1.Preemption{PriorityClass: "gold", Priority: 1000, Victims: []v1alpha1.Victim{
+		{Instance: "si-1", PriorityClass: "bronze", Priority: 10, Reserved: cores(1).List()}, {Instance: "si-2", PriorityClass: "silver", Priority: 100, Reserved: cores(2).List()},
+	}}
+	const want = "room for class gold (1000) without si-1 of class bronze (10, 1 cpu), si-2 of class silver (100, 2 cpu)"
+	if got := describePreemption(p); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Room is made on a cluster if those that may leave it hold what is lacking, and are not too many; not if nothing is lacking.
 func TestRoomOnACluster(t *testing.T) {
 	for _, row := range []struct {

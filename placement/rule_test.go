@@ -2,6 +2,7 @@ package placement
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,23 @@ func TestClaimRulesThatAreNone(t *testing.T) {
 		_, err := CompileRule("policy", "", v1alpha1.PolicyRule{Name: "rule", Claim: &rule})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", rule, err, says)
+		}
+	}
+}
+
+// An assurance is enough if it is as high as the rule asks for. What is measured is enough for a rule that asks for that,
+// or for no more than the provider's own statement.
+func TestEnough(t *testing.T) {
+	for least, enough := range map[v1alpha1.Assurance]string{"": "self notary label certified measured", v1alpha1.AssuranceSelf: "self notary label certified measured",
+		v1alpha1.AssuranceNotary: "notary label certified", v1alpha1.AssuranceLabel: "label certified", v1alpha1.AssuranceCertified: "certified", v1alpha1.AssuranceMeasured: "measured"} {
+		rule, err := compileClaim(&v1alpha1.ClaimRule{Name: "x", Assurance: least})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range assurances {
+			if got := rule.enough(a); got != slices.Contains(strings.Fields(enough), string(a)) {
+				t.Errorf("%q is enough for %q: %t", a, least, got)
+			}
 		}
 	}
 }
