@@ -41,8 +41,8 @@ that it would no longer get.` + marketHelp,
 	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "file with a PlacementPolicy resource, or - for standard input")
 	cmd.Flags().StringVar(&f.platform, "platform", "", "platform that is supposed to order, if a provider's policy looks at it")
 	cmd.Flags().StringVar(&f.organization, "organization", "", "organization that is supposed to order, if the policy looks at it")
-	cmd.Flags().StringArrayVar(&f.claims, "claim", nil, "what the consumer of a provider's policy is supposed to have proven, as NAME=VALUE or NAME=VALUE@ASSURANCE, for instance consumer.country=DE@notary (repeatable)")
 	cmd.Flags().StringVar(&f.space, "space", "", "space that is supposed to order, if the policy looks at it")
+	cmd.Flags().StringArrayVar(&f.claims, "claim", nil, "what the consumer of a provider's policy is supposed to have proven, as NAME=VALUE or NAME=VALUE@ASSURANCE, for instance consumer.country=DE@notary (repeatable)")
 	f.output.bind(cmd)
 	return cmd
 }

@@ -62,8 +62,7 @@ type policyCheck struct {
 	// clusters that the policy is about: the provider's, or all.
 	clusters *placement.Snapshot
 	consumer placement.Consumer
-	// proven by the supposed consumer; proofs are those of a platform's own consumers.
-	proven []v1alpha1.Claim
+	// proofs of a platform's own consumers, or of the one that is supposed.
 	proofs placement.Proofs
 	at     time.Time
 	judged int
@@ -78,17 +77,14 @@ func (p policyJudge) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy
 	c := &policyCheck{policy: compiled, platform: policy.Spec.Platform, at: time.Now()}
 	if c.platform != "" {
 		by.Platform, by.Claims = &c.platform, &[]market.SupposedClaim{} // what its own consumers have proven is known
-		if c.proofs, err = p.proofs(ctx, c.at); err != nil {
-			return nil, err
-		}
 	}
 	if c.consumer, err = supposed(compiled, by); err != nil {
 		return nil, err
 	}
-	for _, claim := range ptr.Deref(by.Claims, nil) {
-		c.proven = append(c.proven, v1alpha1.Claim{Name: claim.Name, Value: claim.Value, Assurance: cmp.Or(claim.Assurance, v1alpha1.AssuranceSelf), Issuer: "supposed"})
+	if c.proofs, err = p.proofs(ctx, c, ptr.Deref(by.Claims, nil)); err != nil {
+		return nil, err
 	}
-	if c.clusters, err = p.clustersOf(ctx, policy.Spec.Provider, c.at); err != nil {
+	if c.clusters, err = p.clustersOf(ctx, policy.Spec.Provider, c.at, c.proofs); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
@@ -130,16 +126,27 @@ func supposed(policy *placement.Policy, by market.Supposed) (placement.Consumer,
 	return placement.Consumer{Platform: ptr.Deref(by.Platform, ""), Organization: ptr.Deref(by.Organization, ""), Space: ptr.Deref(by.Space, "")}, nil
 }
 
-// proofs returns what consumers have proven at a time.
-func (p policyJudge) proofs(ctx context.Context, at time.Time) (placement.Proofs, error) {
-	var consumers v1alpha1.ConsumerList
-	err := listCached(ctx, p.hub, p.namespace, &consumers)
-	return placement.ProofsOf(consumers.Items, at), err
+// proofs returns what the consumers of a platform have proven, or what the supposed one has.
+func (p policyJudge) proofs(ctx context.Context, c *policyCheck, claims []market.SupposedClaim) (placement.Proofs, error) {
+	if c.platform != "" {
+		var consumers v1alpha1.ConsumerList
+		err := listCached(ctx, p.hub, p.namespace, &consumers)
+		return placement.ProofsOf(consumers.Items, c.at), err
+	}
+	one := v1alpha1.Consumer{Spec: v1alpha1.ConsumerSpec{Orders: []v1alpha1.ConsumerReference{{
+		Platform: c.consumer.Platform, Organization: c.consumer.Organization, Space: c.consumer.Space,
+	}}}}
+	for _, claim := range claims {
+		one.Status.Claims = append(one.Status.Claims, v1alpha1.Claim{
+			Name: claim.Name, Value: claim.Value, Assurance: cmp.Or(claim.Assurance, v1alpha1.AssuranceSelf), Issuer: "supposed",
+		})
+	}
+	return placement.ProofsOf([]v1alpha1.Consumer{one}, c.at), nil
 }
 
 // clustersOf returns a snapshot of a provider's clusters, with nothing on them, and of the policies about them; of all
 // clusters and policies if the name is empty.
-func (p policyJudge) clustersOf(ctx context.Context, provider string, at time.Time) (*placement.Snapshot, error) {
+func (p policyJudge) clustersOf(ctx context.Context, provider string, at time.Time, proofs placement.Proofs) (*placement.Snapshot, error) {
 	var clusters v1alpha1.MemberClusterList
 	var policies v1alpha1.PlacementPolicyList
 	if err := errors.Join(listCached(ctx, p.hub, p.namespace, &clusters), listCached(ctx, p.hub, p.namespace, &policies)); err != nil {
@@ -152,6 +159,7 @@ func (p policyJudge) clustersOf(ctx context.Context, provider string, at time.Ti
 		}
 	}
 	inventory.SetPolicies(placement.CompilePolicies(slices.DeleteFunc(policies.Items, func(o v1alpha1.PlacementPolicy) bool { return provider != "" && o.Spec.Provider != provider })))
+	inventory.SetProofs(proofs)
 	return inventory.Snapshot(), nil
 }
 
@@ -175,10 +183,7 @@ func (c *policyCheck) count(ctx context.Context) error {
 // of makes a request one by a consumer.
 func (c *policyCheck) of(r placement.Request, consumer placement.Consumer) placement.Request {
 	consumer.Plan = r.Consumer.Plan
-	r.Consumer, r.At, r.Proven = consumer, c.at, c.proven
-	if c.platform != "" {
-		r.Proven = c.proofs.Of(consumer)
-	}
+	r.Consumer, r.At, r.Proven = consumer, c.at, c.proofs.Of(consumer)
 	return r
 }
 
@@ -291,9 +296,7 @@ func (c *policyCheck) unserved(plan *catalog.Plan) (all []market.Unserved, nowhe
 	if len(refusals) == 0 {
 		return nil, false
 	}
-	governed := c.clusters.Govern(request, request.Consumer)
-	governed.Proven = request.Proven
-	suited := placement.Suited(governed, c.clusters)
+	suited := placement.Suited(c.clusters.Govern(request, request.Consumer), c.clusters)
 	left := len(suited)
 	for _, refused := range refusals {
 		if slices.Contains(suited, refused.Cluster) {
