@@ -318,7 +318,8 @@ func (inv *Inventory) now() *Snapshot {
 	return inv.snapshot
 }
 
-// enter puts a cluster, as the store has it, on the page where it belongs.
+// enter puts a cluster, as the store has it, on the page where it belongs. There is one: each cluster takes away one page
+// at most, and now enters no more clusters than there are pages.
 func (inv *Inventory) enter(s *Snapshot, name string) {
 	c := row[Cluster](s.store, tableCluster, name)
 	at := max(s.after(name)-1, 0)
