@@ -48,7 +48,11 @@ func (s *server) expiringPage(c *call) (*page, error) {
 		},
 		&v1alpha1.SelfDescriptionList{}: func(o client.Object) {
 			d := o.(*v1alpha1.SelfDescription)
-			add(d.Status.ValidUntil, expiry{What: "Credential of a provider", Name: cmp.Or(d.Status.Type, d.Name), Detail: strings.Join(slices.DeleteFunc([]string{d.Spec.Provider, d.Status.Issuer}, func(t string) bool { return t == "" }), ", issued by ")})
+			of, by := "provider", d.Spec.Provider
+			if d.Spec.Consumer != "" {
+				of, by = "consumer", d.Spec.Consumer
+			}
+			add(d.Status.ValidUntil, expiry{What: "Credential of a " + of, Name: cmp.Or(d.Status.Type, d.Name), Detail: strings.Join(slices.DeleteFunc([]string{by, d.Status.Issuer}, func(t string) bool { return t == "" }), ", issued by ")})
 		},
 		&v1alpha1.MemberClusterList{}: func(o client.Object) {
 			m := o.(*v1alpha1.MemberCluster)

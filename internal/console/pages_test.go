@@ -39,7 +39,7 @@ func TestOperatorsPages(t *testing.T) {
 		"instances/" + orders + "/clusters?leaving=eu-central-1": {"If orders-db left eu-central-1", "eu-central-1 Left", "needs datacenter.country in EU, certified, has no such claim"},
 		"instances/" + orders + "/clusters?verdict=Cordoned":     {"eu-north-1"},
 		"policies":                     {"eu-only In force Concerns platform cf-eu or shop.", "claim datacenter.country is EU, by assurance certified", "prefers, weight 20", "Each organization holds at most 200 cores, reservations for 3500 EUR a month.", "By the provider nuage, for its own clusters.", "undeclared reference to 'regions'"},
-		"expiring":                     {"2 h ago Credential of a provider LabelCredential nuage, issued by did:web:compliance.example", "shopfront cf-eu, instance orders-db", "datacenter.country = SE eu-north-1"},
+		"expiring":                     {"2 h ago Credential of a provider LabelCredential nuage, issued by did:web:compliance.example", "Credential of a consumer LegalPerson city, issued by did:web:city.example", "shopfront cf-eu, instance orders-db", "datacenter.country = SE eu-north-1"},
 		"journal":                      {"Removed", "old-db", "deprovision of postgresql/small on eu-west-2 after 12 s", "Delivered"},
 		"journal?type=Removed":         {"old-db"},
 		"journal?type=Lost":            {"eu-north-2", "has not answered three times in a row"},

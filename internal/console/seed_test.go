@@ -146,6 +146,11 @@ func (c *consoleOf) seed() {
 		ObjectMeta: metav1.ObjectMeta{Name: "sd-1"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: signed, Presenter: v1alpha1.Presenter{Provider: "nuage"}},
 		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialExpired, Type: "LabelCredential", Issuer: "did:web:compliance.example", ValidUntil: &valid, Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Expired", "it expired", 2*time.Hour)}},
 	})
+	soon := metav1.NewTime(time.Now().Add(73 * time.Hour))
+	c.create(&v1alpha1.SelfDescription{
+		ObjectMeta: metav1.ObjectMeta{Name: "sd-city"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: signed, Presenter: v1alpha1.Presenter{Consumer: "city"}},
+		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialVerified, Type: "LegalPerson", Issuer: "did:web:city.example", ValidUntil: &soon},
+	})
 	c.create(&v1alpha1.Journal{ObjectMeta: metav1.ObjectMeta{Name: "5f0a9c1e-1111-4222-8333-123456789abc"}, Spec: v1alpha1.JournalSpec{
 		EventSubject: v1alpha1.EventSubject{Kind: v1alpha1.KindServiceInstance, Name: "si-gone", Platform: "cf-eu", InstanceID: "old-db", ServiceID: "postgresql"},
 		Events:       []v1alpha1.Event{{Sequence: 9, At: metav1.NewMicroTime(time.Now().Add(-26 * time.Hour)), Type: v1alpha1.EventRemoved, Operation: v1alpha1.OperationDeprovision, PlanID: "small", Clusters: []string{"eu-west-2"}, After: &metav1.Duration{Duration: 12400 * time.Millisecond}}},
