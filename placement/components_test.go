@@ -294,3 +294,34 @@ func TestNearClustersAreTriedBestFirst(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// A cluster near enough is found in either direction of the measurement, also if it is the worst by its score.
+func TestTheOnlyNearClusterIsFoundHoweverItIsMeasured(t *testing.T) {
+	few := firstFew
+	t.Cleanup(func() { firstFew = few })
+	firstFew = 1
+	for _, byHome := range []bool{true, false} {
+		var fleet []*Cluster
+		for i := range 6 {
+			name := fmt.Sprint("c", i)
+			fleet = append(fleet, &Cluster{
+				Name: name, Ready: true, AccessVerified: true, Labels: labels.Set{v1alpha1.LabelCluster: name}, Allocatable: cores(int64(16 - 2*i)), Latencies: map[string]Measured{},
+			})
+		}
+		home, near := fleet[2], fleet[5]
+		home.ForeignUse = cores(home.Allocatable[corev1.ResourceCPU]/1000 - 3) // web does not fit beside db
+		from, to := home, near
+		if !byHome {
+			from, to = near, home
+		}
+		from.Latencies[to.Name] = Measured{Median: time.Millisecond}
+		r := Request{
+			ID: "si-new", Weights: v1alpha1.ScoreWeights{Balance: 1}, Links: []Link{{Between: [2]int{0, 1}, Most: time.Millisecond}},
+			Components: []Component{{Name: "db", Resources: cores(3), Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: home.Name})}, {Name: "web", Resources: cores(4)}},
+		}
+		d, err := Place(r, stock(fleet).Snapshot())
+		if err != nil || !d.Uses(home.Name) || !d.Uses(near.Name) {
+			t.Errorf("measured by db's cluster is %t: they are on %+v: %v", byHome, d.Placements, err)
+		}
+	}
+}

@@ -66,11 +66,15 @@ func TestWhoWaitsForAHubSleepsOnUntilThereIsOne(t *testing.T) {
 	if _, err := inventory.Place(r); err == nil || !Hopeless(r, inventory.Snapshot()) {
 		t.Fatalf("it is placed without a hub, or waits for one that was never there: %v", err)
 	}
+	if _, err := inventory.Place(Request{ID: "si-large", Resources: cores(99)}); err == nil { // which waits for no hub
+		t.Fatal("si-large is placed")
+	}
 	if inventory.UpsertCluster(member("us", Cluster{Region: "us"}, false)); woken()["si-new"] != 0 {
 		t.Error("it is woken by a cluster that is no hub")
 	}
-	if inventory.UpsertCluster(member("hub", Cluster{}, true)); woken()["si-new"] != 1 {
-		t.Error("there is a hub, and it slept on")
+	inventory.UpsertCluster(member("hub", Cluster{}, true))
+	if got := woken(); got["si-new"] != 1 || got["si-large"] != 0 {
+		t.Errorf("there is a hub, and woken are %v", got)
 	}
 	notLiqo := member("hub", Cluster{}, true)
 	notLiqo.Liqo = nil
@@ -184,7 +188,7 @@ func TestRulesAboutHubsAreAskedOfHubs(t *testing.T) {
 	rules := []v1alpha1.PolicyRule{{Name: "of-hubs", AppliesTo: v1alpha1.RuleHubs, Expression: "cluster.name == 'hub'"}, {Name: "of-all", Expression: "cluster.name == 'hub'"}}
 	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{{Spec: v1alpha1.PlacementPolicySpec{Require: rules}}}))
 	for name, refuses := range map[string]bool{"seller": true, "hub": false} {
-		if why := inventory.Refuses(name, []v1alpha1.ConsumerReference{{Platform: "cf"}}); strings.Contains(why, "of-all") != refuses {
+		if why := inventory.Refuses(name, []v1alpha1.ConsumerReference{{Platform: "cf"}}); (why != "") != refuses || strings.Contains(why, "of-all") != refuses {
 			t.Errorf("after a rule for hubs: %s: %q", name, why)
 		}
 	}

@@ -346,3 +346,36 @@ func TestWhoWaitsDuringARecovery(t *testing.T) {
 		t.Error("there is room for one that waits, and it slept on, or another one is woken")
 	}
 }
+
+// Requests that differ in a rule alone are woken each by the cluster that meets its own.
+func TestWhoAsksForSomethingElseIsNotJudgedAlike(t *testing.T) {
+	in := func(country, region string) *Cluster {
+		c := inRegion("c-"+country+region, region, 4)
+		c.Claims = []v1alpha1.Claim{{Name: v1alpha1.ClaimDatacenterCountry, Value: country, Assurance: v1alpha1.AssuranceSelf}}
+		return c
+	}
+	of := func(rule Rule, plan string) Request {
+		return Request{Rules: []Rule{rule}, Consumer: Consumer{Plan: plan}}
+	}
+	for name, row := range map[string]struct {
+		one, other Request
+		meets      *Cluster // the other's
+	}{
+		"claims":                      {of(inFrance, ""), of(inGermany, ""), in("DE", "a")},
+		"claims, the other way round": {of(inGermany, ""), of(inFrance, ""), in("FR", "a")},
+		"plans":                       {of(inRegionOfPlan, "a"), of(inRegionOfPlan, "b"), in("DE", "b")},
+		"rules":                       {of(inFrance, "b"), of(inRegionOfPlan, "b"), in("DE", "b")},
+	} {
+		inventory, woken := watched()
+		for id, r := range map[string]Request{"si-one": row.one, "si-other": row.other} {
+			r.ID, r.Resources = id, Resources{corev1.ResourceCPU: 1}
+			if _, err := inventory.Place(r); err == nil {
+				t.Fatal("it is placed where there is no cluster")
+			}
+		}
+		inventory.UpsertCluster(row.meets)
+		if got := woken(); !maps.Equal(got, map[string]int{"si-other": 1}) {
+			t.Errorf("%s: woken are %v", name, got)
+		}
+	}
+}
