@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -32,6 +33,19 @@ func TestAffinityToManyValues(t *testing.T) {
 			if want := map[bool]int{false: values, true: 3}[apart]; fit != want {
 				t.Errorf("%d values, apart is %t: %d clusters fit, want %d", values, apart, fit, want)
 			}
+		}
+	}
+}
+
+// An instance is no neighbour of itself, and hides no other one.
+func TestNeighboursAreTheOthers(t *testing.T) {
+	inventory, consumer := stock([]*Cluster{inRegion("a1", "a", 4), inRegion("b1", "b", 4)}), Consumer{Platform: "cf", Space: "s"}
+	for id, on := range map[string]string{"si-1": "a1", "si-2": "b1", "si-3": "b1"} {
+		inventory.Reserve(Holding{Instance: id, Consumer: consumer, Held: map[string]Resources{on: {}}})
+	}
+	for id, want := range map[string]map[string]int32{"si-1": {"b": 2}, "si-2": {"a": 1, "b": 1}, "si-0": {"a": 1, "b": 2}} {
+		if got := (Request{ID: id, Consumer: consumer}).neighbours(inventory.Snapshot(), v1alpha1.ScopeSpace, v1alpha1.LabelRegion); !maps.Equal(got, want) {
+			t.Errorf("%s has the neighbours %v, want %v", id, got, want)
 		}
 	}
 }

@@ -53,7 +53,8 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"request.images.exists(i, i == cluster.labels.gpu) && !(request.images.exists(i, i == cluster.region) && cluster.labels['gpu'] != request.plan)", "cluster.labels == request",
 		"request.plan.contains(cluster.region) && (request.missing == 1 || cluster.provider != consumer.space)",
 		"cluster.labels.exists(k, cluster.labels[k] == consumer.space)", "!claims.exists(c, c.value == consumer.space + request.plan) && claims.size() > 0",
-		"request.missing == cluster.region", "request.missing < cluster.region || cluster.name == 'cluster-001'", "!(cluster.region in request.missing)", "request.plan in cluster.region || cluster.region == 'eu'", "cluster.labels.startsWith(request.plan) || cluster.region == request.plan",
+		"request.missing == cluster.region", "request.missing < cluster.region || cluster.name == 'cluster-001'", "!(cluster.region in request.missing)", "request.plan in cluster.region || cluster.region == 'eu'", "cluster.labels < request.plan || cluster.region == request.plan", "cluster.labels.exists(k, k == request.missing) || cluster.region == 'eu'",
+		"cluster.labels.startsWith(request.plan) || cluster.region == request.plan",
 	}
 	var compiled []*expression
 	for _, source := range sources {
@@ -143,5 +144,25 @@ func TestWhatRemainsOfAnExpressionIsOfItsConsumer(t *testing.T) {
 				t.Errorf("%s: for %s it holds of %d clusters, want %d", source, value, got, want)
 			}
 		}
+	}
+}
+
+// Clusters whose labels have the same letters, and not the same values, are not alike.
+func TestLabelsThatRunTogetherAreNotAlike(t *testing.T) {
+	e, err := compileExpression("cluster.labels.x == 'a' && cluster.labels.y == 'bc'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fleet []*Cluster
+	for i, values := range [][2]string{{"ab", "c"}, {"a", "bc"}, {"a", "bctrue"}, {"abc", ""}} {
+		fleet = append(fleet, &Cluster{Name: fmt.Sprint("c", i), Labels: map[string]string{"x": values[0], "y": values[1]}})
+	}
+	fleet = append(fleet, &Cluster{Name: "c4", Labels: map[string]string{"x": "atrue", "y": "bc"}}, &Cluster{Name: "c5", Provider: "pa", Region: "b"}, &Cluster{Name: "c6", Provider: "p", Region: "ab"})
+	p := stock(fleet).Snapshot().pages[0]
+	if got := p.alike(&reads{key: "two", cluster: []string{"provider", "region"}}); len(got) != 3 {
+		t.Errorf("by provider and region there are %d kinds, want three", len(got))
+	}
+	if rows := e.rows(p, p.all, (&Request{Rules: make([]Rule, 1)}).facts()); rows.len() != 1 || !rows.has(1) {
+		t.Errorf("it holds for %v", rows)
 	}
 }

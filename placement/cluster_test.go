@@ -148,6 +148,10 @@ func TestNoPeeringStaysNone(t *testing.T) {
 	if none.Placed("si", "eu") != nil {
 		t.Error("there is one")
 	}
+	p := &Peering{Consumer: "own", Hub: "hub"}
+	if p.Stay(nil, &v1alpha1.Decision{}, &v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu"}}}); p.Consumer != "own" || p.Hub != "hub" {
+		t.Errorf("decisions without a peering change it to %+v", p)
+	}
 }
 
 // Rules for pods apply to clusters that run pods, and these do not enforce them before they say so.

@@ -24,3 +24,16 @@ func TestDeclaredBefore(t *testing.T) {
 		}
 	}
 }
+
+// Policies add to a request, and to no other one that was made of the same.
+func TestGovernChangesNoOtherRequest(t *testing.T) {
+	named := func(name string) Policies {
+		return Policies{{Name: name, Rules: []Rule{{Name: name}}, Preferences: []Preference{{Rule: Rule{Name: name}, Weight: 1}}, Quota: &v1alpha1.Quota{Per: v1alpha1.ScopePlatform}}}
+	}
+	r := Request{Rules: make([]Rule, 1, 8), Preferences: make([]Preference, 1, 8), Quotas: make([]Quota, 1, 8), Policies: make([]v1alpha1.PolicyInForce, 1, 8)}
+	one := named("one").Govern(r, Consumer{Platform: "cf"})
+	named("other").Govern(r, Consumer{Platform: "cf"})
+	if one.Rules[1].Name != "one" || one.Preferences[1].Name != "one" || one.Quotas[1].By != "policy one" {
+		t.Errorf("the rules of one are %+v, its preferences %+v, its quotas %+v", one.Rules, one.Preferences, one.Quotas)
+	}
+}

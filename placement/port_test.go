@@ -234,3 +234,13 @@ func TestPortsOfComponents(t *testing.T) {
 		}
 	})
 }
+
+// Clusters without ports give none.
+func TestNoPortsWhereThereAreNone(t *testing.T) {
+	s := stock([]*Cluster{{Name: "a"}, {Name: "b", Exposure: &v1alpha1.ClusterExposure{Domain: "apps.example"}}}).Snapshot()
+	for _, cluster := range []string{"a", "b", "gone"} {
+		if got := s.portsFor("si", cluster, []string{"mqtt"}); len(got) > 0 {
+			t.Errorf("%s gives %v", cluster, got)
+		}
+	}
+}

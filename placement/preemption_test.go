@@ -142,6 +142,23 @@ func TestPreemptFindsTheOneAmongLarger(t *testing.T) {
 	}
 }
 
+// No room is made for an instance on a cluster that it is on.
+func TestPreemptLeavesItsOwnClustersAlone(t *testing.T) {
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}})
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
+	inventory.Reserve(Holding{Instance: "si", Class: "gold", Held: map[string]Resources{"eu": cores(4)}})
+	inventory.Reserve(Holding{Instance: "si-other", Class: "bronze", Held: map[string]Resources{"eu": cores(4)}})
+	for current, makes := range map[string]bool{"": true, "eu": false} {
+		r := Request{ID: "si", Class: "gold", Resources: cores(4)}
+		if current != "" {
+			r.Current, r.Resources = []string{current}, cores(8)
+		}
+		if p := Preempt(r, inventory.Snapshot()); (p != nil) != makes {
+			t.Errorf("it is on %q, and room is made by %+v", current, p)
+		}
+	}
+}
+
 // The victims are listed with their classes and with what they hold.
 func TestDescribePreemption(t *testing.T) {
 	p := &v1alpha1.Preemption{PriorityClass: "gold", Priority: 1000, Victims: []v1alpha1.Victim{

@@ -84,3 +84,22 @@ func TestMulDiv(t *testing.T) {
 		}
 	})
 }
+
+// Clusters without a price count for no currency, however many they are; and what is free of charge adds nothing to what
+// is not.
+func TestWhatHasNoPrice(t *testing.T) {
+	inventory, u := NewInventory(), &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{}}
+	for name, price := range map[string]string{"a": "", "b": "", "c": "", "d": "0.10"} {
+		inventory.UpsertCluster(aBroker(name, "eu", "mysql/small"))
+		u.Candidates[name] = upstreamCandidate(name, price)
+	}
+	d, err := Place(Request{ID: "si", Resources: Resources{v1alpha1.ResourceInstances: 1}, Upstream: u, Weights: v1alpha1.ScoreWeights{Price: 1}}, inventory.Snapshot())
+	if err != nil || !d.Uses("d") || d.Placements[0].Score != 100 {
+		t.Errorf("it goes to %+v: %v", d.Placements, err)
+	}
+	c := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 9000, "memory": 9 << 30}, Currency: "EUR", Prices: map[corev1.ResourceName]int64{"memory": 7}}
+	d, err = Place(Request{ID: "si", Resources: Resources{"cpu": 1000, "memory": 2 << 30}}, stock([]*Cluster{c}).Snapshot())
+	if err != nil || d.Placements[0].Price.NanoPerHour != 14 {
+		t.Errorf("it costs %+v: %v", d.Placements, err)
+	}
+}

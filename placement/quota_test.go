@@ -242,3 +242,15 @@ func TestSeveralQuotas(t *testing.T) {
 		t.Errorf("a quota that does not warn: %s, warnings %q", why, d.Warnings)
 	}
 }
+
+// A budget binds beside limits of resources, in whatever order these are looked at.
+func TestABudgetBesideLimits(t *testing.T) {
+	eu := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8), Currency: "EUR", Prices: map[corev1.ResourceName]int64{"cpu": 2}}
+	limits := Resources{"cpu": 9000, "memory": 1, "pods": 1, pricePrefix + "EUR": 1}
+	for range 10 { // maps have no order
+		r := Request{ID: "si", Resources: cores(1), Consumer: Consumer{Platform: "cf"}, Quotas: []Quota{{By: "policy small", Per: v1alpha1.ScopePlatform, Limits: limits}}}
+		if d, err := Place(r, stock([]*Cluster{eu}).Snapshot()); err == nil {
+			t.Fatalf("it costs more than the budget, and is on %+v", d.Placements)
+		}
+	}
+}

@@ -97,3 +97,25 @@ func TestThePriceOfRoom(t *testing.T) {
 	add("other", "USD", "0.001")
 	wants("none")
 }
+
+// TestThePriceOfRoomForOne: of all clusters that one order comes to, if all have a price in one currency.
+func TestThePriceOfRoomForOne(t *testing.T) {
+	for currencies, want := range map[string]string{"ee": "0.06 EUR/h", "e$": "none", "$e": "none", "e-": "none", "-e": "none", "--": "none", "ee-": "none", "e-e": "none", "-ee": "none", "e$$": "none"} {
+		inventory := NewInventory()
+		for i, sign := range currencies {
+			row := placementtest.Cluster{Name: fmt.Sprint("c", i), Region: fmt.Sprint("r", i), Has: placementtest.Quantities(fmt.Sprintf("cpu=%d,memory=100Gi,pods=110", 40-10*i))}
+			if row.Currency = map[rune]string{'e': "EUR", '$': "USD"}[sign]; row.Currency != "" {
+				row.Prices = placementtest.Quantities("cpu=0.03")
+			}
+			inventory.UpsertCluster(ClusterOf(row.MemberCluster(), time.Time{}))
+		}
+		r := Request{Resources: Resources{corev1.ResourceCPU: 1000}, Clusters: len(currencies), Spread: &Spread{By: []string{"topology.kubernetes.io/region"}}}
+		got := "none"
+		if price := inventory.Snapshot().Room(r).Price; price != nil {
+			got = price.String()
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", currencies, got, want)
+		}
+	}
+}

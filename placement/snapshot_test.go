@@ -27,6 +27,7 @@ func told(s *Snapshot) string {
 	}
 	names := slices.Sorted(maps.Keys(s.columns))
 	for _, p := range s.pages {
+		fmt.Fprintf(&b, "%+v\n", p.rowSets)
 		for row, c := range p.clusters {
 			fmt.Fprintf(&b, "%s: %+v\n", c.Name, s.holes(c.Name))
 			for _, name := range names {
@@ -149,4 +150,21 @@ func TestSnapshotsNeverChangeAndTheLastOneIsAsIfMadeAnew(t *testing.T) {
 			t.Fatalf("it says\n%sand made anew\n%s", got, want)
 		}
 	})
+}
+
+// What is reserved of each resource that a cluster has, whatever others use or the provider holds back.
+func TestUtilisation(t *testing.T) {
+	eu := &Cluster{Name: "eu", Allocatable: Resources{corev1.ResourceCPU: 8000, testGPU: 2, "pods": 0}, ForeignUse: cores(3), Sell: &v1alpha1.Sale{Share: 50}}
+	inventory := stock([]*Cluster{eu, {Name: "us", Allocatable: cores(4)}})
+	for i, held := range []Resources{cores(1), {corev1.ResourceCPU: 500, testGPU: 1}} {
+		inventory.Reserve(Holding{Instance: fmt.Sprint("si-", i), Held: map[string]Resources{"eu": held}})
+	}
+	want := map[string]Resources{"eu": {corev1.ResourceCPU: 1500, testGPU: 1}, "us": {corev1.ResourceCPU: 0}}
+	got := map[string]Resources{}
+	for c, reserved := range inventory.Snapshot().Utilisation() {
+		got[c.Name] = reserved
+	}
+	if !maps.EqualFunc(got, want, maps.Equal) {
+		t.Errorf("reserved is %v, want %v", got, want)
+	}
 }

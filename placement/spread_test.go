@@ -282,6 +282,10 @@ func TestTheGroupsThatFitAreListed(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("it says %v, want %s", err, want)
 	}
+	_, err = Place(Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 9}, Clusters: 2, Spread: &Spread{By: []string{v1alpha1.LabelRegion}}}, inventory.Snapshot())
+	if err == nil || !strings.Contains(err.Error(), "differing by at most 1: none fits") {
+		t.Errorf("it says %v, want that none fits", err)
+	}
 }
 
 // What replicas have in common need not be what each of them takes: a cluster without it takes none.

@@ -35,3 +35,14 @@ func TestTake(t *testing.T) {
 		})
 	}
 }
+
+// What is taken waits for no cluster any more.
+func TestTakeEndsTheWaiting(t *testing.T) {
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(2)}})
+	if _, err := inventory.Place(Request{ID: "si", Resources: cores(3)}); err == nil || inventory.Waiting() != 1 {
+		t.Fatalf("%d wait: %v", inventory.Waiting(), err)
+	}
+	if err := inventory.Take(Holding{Instance: "si", Held: map[string]Resources{"eu": cores(3)}}); err != nil || inventory.Waiting() != 0 || len(inventory.Parked()) != 0 {
+		t.Errorf("%d wait: %v", inventory.Waiting(), err)
+	}
+}

@@ -165,6 +165,17 @@ func TestUpstreamStays(t *testing.T) {
 	if err != nil || d.Placements[0].Cluster != "eu" || u.Placed(inv.Snapshot().Cluster("eu")).PlanID != "former" {
 		t.Errorf("it goes to %+v, %v, as %+v", d.Placements, err, u.Placed(inv.Snapshot().Cluster("eu")))
 	}
+	for _, row := range []struct {
+		offers string // the plan that the broker still offers
+		keeps  bool
+		want   string
+	}{{"mysql/large", true, "former"}, {"mysql/large", false, "former"}, {"mysql/small", true, "former"}, {"mysql/small", false, "eu-small"}} {
+		u.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, row.keeps)
+		if got := u.Placed(aBroker("eu", "eu", row.offers)).PlanID; got != row.want {
+			t.Errorf("%+v: it is of plan %q", row, got)
+		}
+	}
+	u.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, true)
 	var none *Upstream
 	none.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, true)
 	if u.Stay(nil, false); none != nil || u.has["eu"] != has || !u.keeps {
