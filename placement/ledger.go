@@ -108,14 +108,13 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 			inv.wake(p.Victims[i].Instance)
 		}
 	}
-	before := inv.snapshot
 	if inv.snapshot != nil {
 		changed := *inv.snapshot
 		changed.preemptions = inv.preemptions
 		inv.snapshot = &changed
 	}
-	if was != nil {
-		inv.wakeWaiting(event{before: before, clusters: []string{was.Cluster}})
+	if was != nil { // nothing that the cluster has left changes, so that all whom it takes are concerned
+		inv.wakeWaiting(event{clusters: []string{was.Cluster}})
 	}
 }
 
