@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -97,11 +98,14 @@ func TestTheMarketIsRead(t *testing.T) {
 	cluster, credentials := osbtest.Broker("eu", server.URL)
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, credentials).Build()
 	connections := &member.Connections{Reader: hub, Namespace: "sluice"}
-	r := newClusterReconciler(hub, hub, Options{Namespace: "sluice", HubID: "us", Connections: connections, Brokers: &osbclient.Brokers{Members: connections}}.complete(), nil)
+	begin := time.Now().Truncate(time.Second)
+	r := newClusterReconciler(hub, hub, Options{
+		Namespace: "sluice", HubID: "us", Connections: connections, Brokers: &osbclient.Brokers{Members: connections},
+		Clock: testclock.NewFakePassiveClock(begin), // so that its latency never changes
+	}.complete(), nil)
 	r.Inventory.Reserve(placement.Holding{Instance: "si-a", Held: map[string]placement.Resources{"eu": {v1alpha1.ResourceInstances: 1}}})
 	w := r.watchOf("eu")
 	w.ordered = map[string]bool{"a/one": true}
-	begin := time.Now().Truncate(time.Second)
 	look := func(after time.Duration) *placement.Cluster {
 		w.nextProbe = time.Time{}
 		w.refresh(t.Context(), r, cluster, begin.Add(after))
