@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
@@ -108,7 +108,7 @@ stay. -o wide shows the whole reasons.`,
 				return err
 			}
 			if dryRun {
-				return showMoves(cmd, c, hub.namespace, args[0], (*replay.Fleet).Drain, &output)
+				return showMoves(cmd, c, hub.namespace, args[0], false, &output)
 			}
 			if cmd.Flags().Changed("output") {
 				return errors.New("--output: is for --dry-run, which prints a list")
@@ -133,10 +133,8 @@ stay. -o wide shows the whole reasons.`,
 	return cmd
 }
 
-// showMoves prints what would happen to the instances on a cluster.
-func showMoves(cmd *cobra.Command, c client.Client, namespace, cluster string,
-	leave func(*replay.Fleet, *catalog.Snapshot, string, time.Time) ([]replay.Move, error), output *outputFlag,
-) error {
+// showMoves prints what would happen to the instances on a cluster if it were drained, or lost.
+func showMoves(cmd *cobra.Command, c client.Client, namespace, cluster string, lost bool, output *outputFlag) error {
 	fleet, err := replay.ReadFleet(cmd.Context(), c, namespace)
 	if err != nil {
 		return err
@@ -145,8 +143,8 @@ func showMoves(cmd *cobra.Command, c client.Client, namespace, cluster string,
 	if err != nil {
 		return err
 	}
-	moves, err := leave(fleet, plans, cluster, time.Now())
-	if err != nil {
+	moves, _, err := fleet.Leave(cmd.Context(), plans, cluster, lost, time.Now())
+	if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 		return err
 	}
 	t, stay := table{header: []string{"INSTANCE", "TO", "STAYS BECAUSE"}}, 0
@@ -184,7 +182,7 @@ instances that stay. -o wide shows the whole reasons.`,
 			if err != nil {
 				return err
 			}
-			return showMoves(cmd, c, hub.namespace, args[0], (*replay.Fleet).Lose, &output)
+			return showMoves(cmd, c, hub.namespace, args[0], true, &output)
 		},
 	}
 	output.bind(cmd)

@@ -83,9 +83,11 @@ func (f *policyCheckFlags) check(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if cmd.Flags().Changed("claim") {
-		if by.Claims, err = supposedClaims(f.claims); err != nil {
-			return err
+		claims, err := market.ParseClaims(f.claims)
+		if err != nil {
+			return fmt.Errorf("--claim: %w", err)
 		}
+		by.Claims = &claims
 	}
 	answer, found, err := marketPolicies{m}.check(cmd.Context(), name, spec, by)
 	if err != nil {
@@ -95,23 +97,6 @@ func (f *policyCheckFlags) check(cmd *cobra.Command, args []string) error {
 		return f.output.print(cmd.OutOrStdout(), answer, table{})
 	}
 	return f.show(cmd, found)
-}
-
-// supposedClaims reads claims of the form NAME=VALUE or NAME=VALUE@ASSURANCE; an empty text is none.
-func supposedClaims(texts []string) (*[]market.SupposedClaim, error) {
-	all := []market.SupposedClaim{}
-	for _, text := range texts {
-		if text == "" {
-			continue
-		}
-		name, value, found := strings.Cut(text, "=")
-		value, assurance, _ := strings.Cut(value, "@")
-		if !found || name == "" || value == "" {
-			return nil, fmt.Errorf("--claim %q: want NAME=VALUE or NAME=VALUE@ASSURANCE", text)
-		}
-		all = append(all, market.SupposedClaim{Name: name, Value: value, Assurance: v1alpha1.Assurance(assurance)})
-	}
-	return &all, nil
 }
 
 // show prints what would be refused.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,8 +22,14 @@ type supposer struct {
 	catalog   *catalog.Catalog
 }
 
-// moves returns what would happen to the instances on a cluster if it were drained, or lost.
-func (d supposer) moves(ctx context.Context, cluster string, lost bool) ([]market.Move, error) {
+// leavingTime limits how long the departure from a cluster is played for one answer. It is less than the console waits.
+const leavingTime = 10 * time.Second
+
+// moves returns what would happen to the instances on a cluster if it were drained, or lost, and how many of them there was
+// no time for.
+func (d supposer) moves(ctx context.Context, cluster string, lost bool) (told []market.Move, untried int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leavingTime)
+	defer cancel()
 	var clusters v1alpha1.MemberClusterList
 	var instances v1alpha1.ServiceInstanceList
 	var policies v1alpha1.PlacementPolicyList
@@ -30,20 +38,20 @@ func (d supposer) moves(ctx context.Context, cluster string, lost bool) ([]marke
 		listCached(ctx, d.hub, d.namespace, &clusters), listCached(ctx, d.hub, d.namespace, &instances),
 		listCached(ctx, d.hub, d.namespace, &policies), listCached(ctx, d.hub, d.namespace, &consumers),
 	); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	fleet := replay.Fleet{Clusters: clusters.Items, Instances: instances.Items, Policies: policies.Items, Consumers: consumers.Items}
-	leave := fleet.Drain
-	if lost {
-		leave = fleet.Lose
+	moves, untried, err := fleet.Leave(ctx, d.catalog.Snapshot(), cluster, lost, time.Now())
+	switch {
+	case errors.Is(err, replay.ErrNoCluster):
+		return nil, 0, &market.Error{Status: http.StatusNotFound, Code: "NotFound", Description: fmt.Sprintf(
+			"This replica of Sluice has not read the cluster %s yet. If it was just added, ask again in a second.", cluster)}
+	case err != nil:
+		return nil, 0, err
 	}
-	moves, err := leave(d.catalog.Snapshot(), cluster, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	told := make([]market.Move, len(moves))
+	told = make([]market.Move, len(moves))
 	for i, m := range moves {
 		told[i] = market.Move(m)
 	}
-	return told, nil
+	return told, untried, nil
 }

@@ -53,7 +53,7 @@ func TestInABrowser(t *testing.T) {
 		caller access.Caller
 		paths  []string
 	}{
-		{access.Caller{Role: access.Operator}, []string{"", "fleet", "clusters/eu-north-1", "clusters/eu-central-1", "clusters/eu-central-1/drain", "clusters/eu-central-1/loss", "instances", "instances/" + orders, "instances/" + orders + "/clusters", "peerings", "policies", "expiring", "journal", "no-such-page", "login", "enter"}},
+		{access.Caller{Role: access.Operator}, []string{"", "fleet", "clusters/eu-north-1", "clusters/eu-central-1", "clusters/eu-central-1/drain", "clusters/eu-central-1/loss", "instances", "instances/" + orders, "instances/" + orders + "/clusters", "peerings", "consumers", "policies", "expiring", "journal", "no-such-page", "login", "enter"}},
 		{access.Caller{Role: access.Platform, Name: "shop"}, []string{"market", "order?service=postgresql&plan=large", "mine", "mine/" + mine, "mine/" + mine + "/delete", "usage", "policies", "policies/edit"}},
 		{access.Caller{Role: access.Provider, Name: "acme"}, []string{"supply", "supply/add", "clusters/eu-central-1", "offers", "offers/edit", "offers/edit?offer=acme-vms", "credentials", "policies", "policies/edit", "policies/edit?policy=acme.terms"}},
 	} {

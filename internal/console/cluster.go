@@ -111,6 +111,9 @@ func (s *server) showCluster(c *call, data *clusterData) (*page, error) {
 		data.Labels = append(data.Labels, key+"="+cluster.Labels[key])
 	}
 	p := &page{Title: name, template: "cluster", Live: Root + "live", Data: data}
+	if data.Ask != nil || data.Loss != nil {
+		p.Live = "" // a question stays as it was asked
+	}
 	if data.Refused != "" {
 		p.status = http.StatusUnprocessableEntity
 	}
@@ -128,6 +131,8 @@ type movesData struct {
 	// Stay is how many would stay, and Staying the first of them.
 	Stay    int
 	Staying []stayingRow
+	// Untried is how many there was no time for.
+	Untried int
 }
 
 // More is how many would stay beyond those that are named.
@@ -163,7 +168,10 @@ func (s *server) lossPage(c *call) (*page, error) {
 // moves returns what would happen to the instances on a cluster.
 func (s *server) moves(c *call, supposed string) (*movesData, error) {
 	name := c.PathValue("name")
-	var answer struct{ Moves []market.Move }
+	var answer struct {
+		Moves   []market.Move
+		Untried int
+	}
 	refused, err := s.market(c, http.MethodGet, "clusters/"+url.PathEscape(name)+"/moves?if="+supposed, nil, &answer)
 	if err != nil {
 		return nil, err
@@ -171,7 +179,7 @@ func (s *server) moves(c *call, supposed string) (*movesData, error) {
 	if refused != "" {
 		return nil, noSuch("cluster", name)
 	}
-	data, targets := &movesData{Instances: len(answer.Moves)}, map[string]*moveTarget{}
+	data, targets := &movesData{Instances: len(answer.Moves) + answer.Untried, Untried: answer.Untried}, map[string]*moveTarget{}
 	for _, m := range answer.Moves {
 		to := strings.Join(m.To, ", ")
 		switch {

@@ -64,6 +64,8 @@ type consoleOf struct {
 	server    *httptest.Server
 	tokens    *access.Tokens
 	platforms string // the file
+	// untried is how many of the instances on a cluster there is no time for when its drain or loss is played.
+	untried int
 }
 
 const platformsFile = `platforms:

@@ -92,7 +92,12 @@ func percent(part, of int64) float64 {
 
 // stateOf returns the state of a resource by its condition Ready.
 func stateOf(conditions []metav1.Condition, created metav1.Time) state {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	return stateBy(v1alpha1.ConditionReady, conditions, created)
+}
+
+// stateBy returns the state of a resource by a condition.
+func stateBy(condition string, conditions []metav1.Condition, created metav1.Time) state {
+	ready := meta.FindStatusCondition(conditions, condition)
 	switch {
 	case ready == nil:
 		return state{Kind: "busy", Word: "New", Since: created}

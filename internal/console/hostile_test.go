@@ -95,6 +95,10 @@ func (c *consoleOf) hostileHub() (instance string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "sd-evil"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: hostile, Presenter: v1alpha1.Presenter{Provider: "acme"}},
 		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialRejected, Type: hostile, Issuer: hostile, Subject: hostile, Report: []v1alpha1.VerificationStep{{Step: hostile, Result: "failed", Message: hostile}}, ValidUntil: &ends, Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Rejected", hostile, time.Minute)}},
 	})
+	c.create(&v1alpha1.Consumer{
+		ObjectMeta: metav1.ObjectMeta{Name: "evil"}, Spec: v1alpha1.ConsumerSpec{Identified: v1alpha1.Identified{DID: "did:web:evil.example"}, Orders: []v1alpha1.ConsumerReference{{Platform: hostile, Organization: hostile, Space: hostile}}},
+		Status: v1alpha1.ConsumerStatus{Claims: evil.Status.Claims, Report: evil.Status.Admission, Conditions: []metav1.Condition{condition(v1alpha1.ConditionProven, false, "NotProven", hostile, time.Minute)}},
+	})
 	c.sell()
 	return i.Name
 }
@@ -115,7 +119,7 @@ func TestHostileTexts(t *testing.T) {
 	for path, browser := range map[string]*http.Client{
 		"": operator, "fleet": operator, "fleet?region=" + url.QueryEscape(hostile[:60]): operator, "fleet?" + search: operator, "clusters/evil": operator,
 		"instances": operator, "instances?" + search + "&platform=" + url.QueryEscape(hostile): operator, "instances/" + name: operator, "instances/" + name + "/clusters": operator,
-		"policies": operator, "expiring": operator, "journal": operator, "journal?" + search: operator,
+		"policies": operator, "consumers": operator, "expiring": operator, "journal": operator, "journal?" + search: operator,
 		"market": shop, "market?" + search: shop, "order?service=evil&plan=evil": shop, "mine": shop, "mine/" + name: shop, "mine/" + name + "/delete": shop,
 		"supply": acme, "credentials": acme, "policies?": acme, "policies/edit?policy=" + url.QueryEscape(hostile): acme, "usage": shop, "login?next=" + url.QueryEscape(hostile): c.as(access.Caller{}), "clusters/" + url.PathEscape(hostile): operator,
 	} {
@@ -136,7 +140,7 @@ func TestHostileTexts(t *testing.T) {
 	isHarmless(t, "a refused order", refused.body)
 	bound := c.send(shop, Root+"mine/"+name+"/bind", url.Values{"binding": {hostile}, "parameter/list": {hostile}})
 	isHarmless(t, "a refused binding", bound.body)
-	policy := url.Values{"do": {"check"}, "name": {hostile}, "etag": {hostile}, "text": {hostile}, "organization": {hostile}}
+	policy := url.Values{"do": {"check"}, "name": {hostile}, "etag": {hostile}, "text": {hostile}, "organization": {hostile}, "claims": {hostile}}
 	isHarmless(t, "a policy that cannot be read", c.send(acme, Root+"policies/edit", policy).body)
 	policy["name"], policy["text"] = []string{"evil"}, []string{`{"require": [{"name": ` + string(quoted(hostile[:60])) + `, "expression": ` + string(quoted("'"+strings.ReplaceAll(hostile, "'", "")+"' == ''")) + `}]}`}
 	checked := c.send(acme, Root+"policies/edit", policy)

@@ -39,6 +39,7 @@ func TestOperatorsPages(t *testing.T) {
 		"instances/" + orders + "/clusters?leaving=eu-central-1": {"If orders-db left eu-central-1", "eu-central-1 Left", "needs datacenter.country in EU, certified, has no such claim"},
 		"instances/" + orders + "/clusters?verdict=Cordoned":     {"eu-north-1"},
 		"policies":                     {"eu-only In force Concerns platform cf-eu or shop.", "claim datacenter.country is EU, by assurance certified", "prefers, weight 20", "Each organization holds at most 200 cores, reservations for 3500 EUR a month.", "By the provider nuage, for its own clusters.", "undeclared reference to 'regions'"},
+		"consumers":                    {"city Proven DID did:web:city.example Orders platform cf-eu, organization city; platform shop", "consumer.country DE notary did:web:notary.example in 3 days", "LegalPerson Verified", "lab Not proven references: no LegalPerson of did:web:lab.example"},
 		"expiring":                     {"2 h ago Credential of a provider LabelCredential nuage, issued by did:web:compliance.example", "Credential of a consumer LegalPerson city, issued by did:web:city.example", "shopfront cf-eu, instance orders-db", "datacenter.country = SE eu-north-1"},
 		"journal":                      {"Removed", "old-db", "deprovision of postgresql/small on eu-west-2 after 12 s", "Delivered"},
 		"journal?type=Removed":         {"old-db"},
@@ -70,7 +71,7 @@ func TestAnEmptyHub(t *testing.T) {
 	c := newConsole(t)
 	operator, shop := c.as(access.Caller{Role: access.Operator}), c.as(access.Caller{Role: access.Platform, Name: "shop"})
 	for path, want := range map[string]string{
-		"": "sluice cluster add", "fleet": "sluice cluster add", "instances": "Nobody has ordered anything", "policies": "sluice policy apply", "expiring": "Nothing ends soon", "journal": "Nothing has happened yet",
+		"": "sluice cluster add", "fleet": "sluice cluster add", "instances": "Nobody has ordered anything", "policies": "sluice policy apply", "consumers": "sluice consumer add NAME", "expiring": "Nothing ends soon", "journal": "Nothing has happened yet",
 		"market": "Nothing is for sale to you", "mine": "You have no instances", "usage": "Nothing was used",
 	} {
 		browser := operator

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -20,6 +21,8 @@ type policyWords struct {
 	Subject string
 	// Fields that they may have, and what Expressions read.
 	Fields, Expressions string
+	// Foreign means that other platforms order, so that a check supposes which one, and what the consumer has proven.
+	Foreign bool
 	// Example is the text with which the form of a new policy begins.
 	Example string
 	// Supposed begins the sentence on the question of a check, By comes before the consumer for whom it is asked, and
@@ -32,6 +35,7 @@ var wordsOfPolicies = map[access.Role]*policyWords{
 		Subject: "Who may consume your clusters", Fields: "match, require and workloads", Expressions: "request, consumer, cluster and claims",
 		Supposed: "If what is on your clusters were ordered now", By: ", by ", Besides: " Who has ordered it is not looked at.",
 		None: "Nothing is on your clusters", Served: "Each of your clusters serves the plans that it serves now.",
+		Foreign: true,
 		Example: `# Whom it concerns: platforms, organizations, spaces, plans.
 # What is left out is all of them.
 match:
@@ -67,9 +71,10 @@ type policyData struct {
 	ETag string
 	// Text is the spec, as YAML.
 	Text string
-	// Consumer for the check, by the names of the inputs.
+	// Consumer for the check, by the names of the inputs, and the Claims that it has proven, one a line.
 	Consumer []policyConsumer
-	// Refused says why nothing was done, and About which part of the form it is about: name, text or consumer.
+	Claims   string
+	// Refused says why nothing was done, and About which part of the form it is about: name, text, consumer or claims.
 	Refused, About string
 	// Check says whom it would refuse; nil if it was not asked.
 	Check *market.PolicyCheck
@@ -85,10 +90,15 @@ func (d policyData) Assumed() string {
 			by = append(by, "the "+of.Name+" "+of.Value)
 		}
 	}
-	if len(by) == 0 {
-		return d.Words.Supposed + "." + d.Words.Besides
+	proven := strings.ReplaceAll(d.Claims, "\n", ", ")
+	text := d.Words.Supposed
+	if len(by) > 0 || proven != "" {
+		text += d.Words.By + cmp.Or(strings.Join(by, " and "), "somebody")
 	}
-	return d.Words.Supposed + d.Words.By + strings.Join(by, " and ") + "." + d.Words.Besides
+	if proven != "" {
+		text += ", of whom " + proven + " is proven"
+	}
+	return text + "." + d.Words.Besides
 }
 
 // policyConsumer is an input for a part of the consumer.
@@ -141,12 +151,13 @@ func (s *server) policyForm(c *call) policyData {
 		data.Text = strings.ReplaceAll(c.PostForm.Get("text"), "\r\n", "\n")
 	}
 	for _, of := range []policyConsumer{{Name: "platform", Label: "Platform"}, {Name: "organization", Label: "Organization"}, {Name: "space", Label: "Space"}} {
-		if of.Name == "platform" && c.caller.Role == access.Platform {
+		if of.Name == "platform" && !words.Foreign {
 			continue // it is the caller
 		}
 		of.Value = given(of.Name)
 		data.Consumer = append(data.Consumer, of)
 	}
+	data.Claims = strings.ReplaceAll(given("claims"), "\r\n", "\n")
 	return data
 }
 
@@ -166,14 +177,21 @@ func (s *server) writePolicy(c *call) (*page, error) {
 		return policyPageOf(data), nil
 	}
 	path := policyPath(data.Prefix + data.Name)
-	var err error
+	claims, err := market.ParseClaims(strings.Split(data.Claims, "\n"))
+	if err != nil {
+		data.Refused, data.About = "Proven: "+err.Error()+".", "claims"
+		return policyPageOf(data), nil
+	}
 	switch c.PostForm.Get("do") {
 	case "check":
-		consumer := map[string]string{}
+		consumer := map[string]any{}
 		for _, of := range data.Consumer {
 			if of.Value != "" {
 				consumer[of.Name] = of.Value
 			}
+		}
+		if data.Words.Foreign {
+			consumer["claims"] = claims
 		}
 		data.Check = &market.PolicyCheck{}
 		data.Refused, err = s.market(c, http.MethodPost, path+"/check", map[string]any{"spec": &spec, "consumer": consumer}, data.Check)
@@ -200,6 +218,8 @@ func (s *server) writePolicy(c *call) (*page, error) {
 // aboutOf returns the part of the form that a refusal of the market is about, which begins with the field.
 func aboutOf(refused string) string {
 	switch field, _, _ := strings.Cut(refused, ":"); {
+	case strings.HasPrefix(field, "consumer.claims"):
+		return "claims"
 	case strings.HasPrefix(field, "consumer."):
 		return "consumer"
 	case field == "id":

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,6 +33,12 @@ func (checked) Check(_ context.Context, policy *v1alpha1.PlacementPolicy, by mar
 		return nil, &market.Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: "consumer.organization: want a value."}
 	}
 	rule := policy.Spec.Require[0].Name
+	if policy.Spec.Provider != "" && (by.Claims == nil || len(*by.Claims) > 1) {
+		return nil, fmt.Errorf("checked with the claims %+v", by.Claims)
+	}
+	if by.Claims != nil && len(*by.Claims) == 1 {
+		rule = fmt.Sprint((*by.Claims)[0])
+	}
 	if policy.Spec.Platform != "" {
 		large := market.CheckedPlan{Service: "postgresql", Plan: "large"}
 		return &market.PolicyCheck{
@@ -77,7 +84,7 @@ func TestWritingAPolicy(t *testing.T) {
 	wrong := func(field, why string) {
 		t.Helper()
 		shows("policies/edit", form, http.StatusUnprocessableEntity, why)
-		for _, name := range []string{"name", "text", "organization"} {
+		for _, name := range []string{"name", "text", "organization", "claims"} {
 			value, invalid := valueOf(name)
 			if invalid != map[bool]string{true: "true"}[name == field] {
 				t.Errorf("%s is marked %q", name, invalid)
@@ -105,6 +112,13 @@ func TestWritingAPolicy(t *testing.T) {
 	if kept, _ := valueOf("text"); kept != spec {
 		t.Errorf("after a check, the text is %q", kept)
 	}
+	form.Set("claims", "consumer.country")
+	wrong("claims", `Proven: "consumer.country": want NAME=VALUE or NAME=VALUE@ASSURANCE.`)
+	form.Set("claims", "consumer.country=DE@mayor")
+	wrong("claims", `consumer.claims[0].assurance: "mayor" is none`)
+	form.Set("claims", " consumer.country=DE@notary\r\n\r\n")
+	shows("policies/edit", form, http.StatusOK, "by the organization friends, of whom consumer.country=DE@notary is proven.", "{consumer.country DE notary} 2")
+	form.Del("claims")
 	stored := &v1alpha1.PlacementPolicy{}
 	key := client.ObjectKey{Namespace: c.namespace, Name: "acme.terms"}
 	if err := c.Get(t.Context(), key, stored); err == nil {
@@ -163,8 +177,8 @@ func TestAPlatformWritesAPolicy(t *testing.T) {
 	if page := c.shows(shop, "policies", nil, http.StatusOK, "Which clusters take your orders.", "There is no policy here"); strings.Contains(page, "acme") || strings.Contains(page, "office") {
 		t.Errorf("policies of others are shown: %s", page)
 	}
-	if page := c.shows(shop, "policies/edit", nil, http.StatusOK, "in-the-eu", "platform.shop.NAME"); strings.Contains(page, `name="platform"`) {
-		t.Error("a platform is asked which one it is")
+	if page := c.shows(shop, "policies/edit", nil, http.StatusOK, "in-the-eu", "platform.shop.NAME"); strings.Contains(page, `name="platform"`) || strings.Contains(page, `name="claims"`) {
+		t.Error("a platform is asked which one it is, or what its consumers prove")
 	}
 	form := url.Values{"do": {"check"}, "name": {"eu"}, "organization": {"acme"}, "text": {"require: [{name: eu, expression: 'cluster.region.startsWith(\"eu-\")'}]\nprefer: [{name: green, weight: 10, expression: 'true'}]"}}
 	c.shows(shop, "policies/edit", form, http.StatusOK, "If your instances were ordered again, each by those who have ordered it, and your plans by the organization acme. Nothing was saved.",

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
 )
@@ -69,11 +67,26 @@ func (s *server) heldOn(cluster string, instances []*v1alpha1.ServiceInstance) (
 	return rows
 }
 
-// credentialRow is a credential of a provider, and how its verification went.
+// credentialRow is a credential, and how its verification went.
 type credentialRow struct {
 	*v1alpha1.SelfDescription
 	State state
 	Steps []v1alpha1.VerificationStep
+}
+
+func credentialRowOf(d *v1alpha1.SelfDescription) credentialRow {
+	row := credentialRow{SelfDescription: d, State: stateOf(d.Status.Conditions, d.CreationTimestamp), Steps: d.Status.Report}
+	if d.Status.State != "" {
+		row.State.Word = strings.ToUpper(string(d.Status.State[:1])) + string(d.Status.State[1:])
+	}
+	return row
+}
+
+// sortCredentials puts those that do not hold first.
+func sortCredentials(rows []credentialRow) {
+	slices.SortFunc(rows, func(a, b credentialRow) int {
+		return cmp.Or(rankOf(a.State)-rankOf(b.State), strings.Compare(a.Status.Type+a.Name, b.Status.Type+b.Name))
+	})
 }
 
 // credentialsPage shows a provider its credentials, those that do not hold first.
@@ -88,18 +101,9 @@ func (s *server) credentialsPage(c *call) (*page, error) {
 		if d.Spec.Provider != c.caller.Name {
 			continue
 		}
-		row := credentialRow{SelfDescription: d, State: stateOf(d.Status.Conditions, d.CreationTimestamp), Steps: d.Status.Report}
-		if d.Status.State != "" {
-			row.State.Word = strings.ToUpper(string(d.Status.State[:1])) + string(d.Status.State[1:])
-		}
-		if ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady); ready == nil {
-			row.State.Kind = "busy"
-		}
-		rows = append(rows, row)
+		rows = append(rows, credentialRowOf(d))
 	}
-	slices.SortFunc(rows, func(a, b credentialRow) int {
-		return cmp.Or(rankOf(a.State)-rankOf(b.State), strings.Compare(a.Status.Type+a.Name, b.Status.Type+b.Name))
-	})
+	sortCredentials(rows)
 	shown, pages := paged(c, rows)
 	return &page{Title: "Credentials", template: "papers", Data: struct {
 		Credentials []credentialRow

@@ -16,21 +16,17 @@ import (
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
-// moves plays a drain or a loss, as cmd/sluice has the market do.
-func (c *consoleOf) moves(ctx context.Context, cluster string, lost bool) (told []market.Move, err error) {
+// moves plays a drain or a loss, as cmd/sluice has the market do. There is no time for the last c.untried instances.
+func (c *consoleOf) moves(ctx context.Context, cluster string, lost bool) (told []market.Move, untried int, err error) {
 	fleet, err := replay.ReadFleet(ctx, c.Client, c.namespace)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	leave := fleet.Drain
-	if lost {
-		leave = fleet.Lose
-	}
-	moves, err := leave(c.catalog.Snapshot(), cluster, time.Now())
-	for _, m := range moves {
+	moves, untried, err := fleet.Leave(ctx, c.catalog.Snapshot(), cluster, lost, time.Now())
+	for _, m := range moves[:max(0, len(moves)-c.untried)] {
 		told = append(told, market.Move(m))
 	}
-	return told, err
+	return told, untried + len(moves) - len(told), err
 }
 
 // TestDrainingACluster: an operator cordons a cluster, drains it once it has been asked, and lets it take placements
@@ -86,6 +82,8 @@ func TestDrainingACluster(t *testing.T) {
 	if text := words(c.send(operator, asks, nil).body); !strings.Contains(text, "Of 2 instances on it, as things are now: 1 would move to us-1 1 would stay: pinned it has volumes there") {
 		t.Errorf("before a drain it asks %s", text)
 	}
+	c.untried = 1
+	c.shows(operator, "clusters/eu-1/drain", nil, http.StatusOK, "Of 2 instances on it, as things are now: 1 would move to us-1 There was no time for the other 1")
 	got := c.send(operator, does, url.Values{"to": {"drain"}})
 	if text := words(got.body); got.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(text, "volumes on eu-1 whose data would be lost by a move: "+pinned.Name) {
 		t.Errorf("a drain that would lose data is answered %d: %s", got.StatusCode, text)

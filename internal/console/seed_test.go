@@ -149,7 +149,27 @@ func (c *consoleOf) seed() {
 	soon := metav1.NewTime(time.Now().Add(73 * time.Hour))
 	c.create(&v1alpha1.SelfDescription{
 		ObjectMeta: metav1.ObjectMeta{Name: "sd-city"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: signed, Presenter: v1alpha1.Presenter{Consumer: "city"}},
-		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialVerified, Type: "LegalPerson", Issuer: "did:web:city.example", ValidUntil: &soon},
+		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialVerified, Type: "LegalPerson", Issuer: "did:web:city.example", ValidUntil: &soon, Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "", time.Hour)}},
+	})
+	c.create(&v1alpha1.Consumer{
+		ObjectMeta: metav1.ObjectMeta{Name: "city"},
+		Spec: v1alpha1.ConsumerSpec{
+			Identified: v1alpha1.Identified{DID: "did:web:city.example"}, Orders: []v1alpha1.ConsumerReference{{Platform: "cf-eu", Organization: "city"}, {Platform: "shop"}},
+		},
+		Status: v1alpha1.ConsumerStatus{
+			Claims: []v1alpha1.Claim{
+				{Name: v1alpha1.ClaimConsumerCountry, Value: "DE", Assurance: v1alpha1.AssuranceNotary, Issuer: "did:web:notary.example", ExpiresAt: &soon},
+				{Name: v1alpha1.ClaimConsumerRegistration, Value: "vatID:DE987654321", Assurance: v1alpha1.AssuranceNotary, Issuer: "did:web:notary.example", ExpiresAt: &soon},
+			},
+			Report: []v1alpha1.VerificationStep{
+				{Step: "references", Result: "passed", Message: "https://city.example/#self"}, {Step: "issuer", Result: "passed", Message: "2 credentials, each by who may issue it"}, {Step: "admit", Result: "passed", Message: "2 claims"},
+			},
+			Conditions: []metav1.Condition{condition(v1alpha1.ConditionProven, true, v1alpha1.ReasonReady, "2 claims are proven", time.Hour)},
+		},
+	})
+	c.create(&v1alpha1.Consumer{
+		ObjectMeta: metav1.ObjectMeta{Name: "lab"}, Spec: v1alpha1.ConsumerSpec{Identified: v1alpha1.Identified{DID: "did:web:lab.example"}, Orders: []v1alpha1.ConsumerReference{{Platform: "korifi"}}},
+		Status: v1alpha1.ConsumerStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionProven, false, "NotProven", "references: no LegalPerson of did:web:lab.example", time.Hour)}},
 	})
 	c.create(&v1alpha1.Journal{ObjectMeta: metav1.ObjectMeta{Name: "5f0a9c1e-1111-4222-8333-123456789abc"}, Spec: v1alpha1.JournalSpec{
 		EventSubject: v1alpha1.EventSubject{Kind: v1alpha1.KindServiceInstance, Name: "si-gone", Platform: "cf-eu", InstanceID: "old-db", ServiceID: "postgresql"},

@@ -138,6 +138,7 @@ func (s *server) routes() []route {
 		{http.MethodGet, "instances/{name}", operator, (*server).instancePage},
 		{http.MethodGet, "instances/{name}/clusters", operator, (*server).verdictsPage},
 		{http.MethodGet, "peerings", operator, (*server).peeringsPage},
+		{http.MethodGet, "consumers", operator, (*server).consumersPage},
 		{http.MethodGet, "policies", everybody, (*server).policiesPage},
 		{http.MethodGet, "policies/edit", parties, (*server).policyPage},
 		{http.MethodPost, "policies/edit", parties, (*server).writePolicy},
@@ -327,7 +328,7 @@ type section struct {
 
 // sections of the console by role, in the order of the navigation.
 var sections = map[access.Role][]section{
-	access.Operator: {{Title: "Overview"}, {Title: "Fleet", Path: "fleet"}, {Title: "Instances", Path: "instances"}, {Title: "Peerings", Path: "peerings"}, {Title: "Policies", Path: "policies"}, {Title: "Expiring", Path: "expiring"}, {Title: "Journal", Path: "journal"}},
+	access.Operator: {{Title: "Overview"}, {Title: "Fleet", Path: "fleet"}, {Title: "Instances", Path: "instances"}, {Title: "Peerings", Path: "peerings"}, {Title: "Consumers", Path: "consumers"}, {Title: "Policies", Path: "policies"}, {Title: "Expiring", Path: "expiring"}, {Title: "Journal", Path: "journal"}},
 	access.Platform: {{Title: "Market", Path: "market"}, {Title: "My instances", Path: "mine"}, {Title: "Usage", Path: "usage"}, {Title: "Policies", Path: "policies"}},
 	access.Provider: {{Title: "My clusters", Path: "supply"}, {Title: "My offers", Path: "offers"}, {Title: "Credentials", Path: "credentials"}, {Title: "Policies", Path: "policies"}},
 }

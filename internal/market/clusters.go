@@ -167,11 +167,11 @@ func (s *server) moves(c *call) error {
 	if supposed != "drained" && supposed != "lost" {
 		return badRequest("if: want drained or lost.")
 	}
-	moves, err := s.Moves(c.Context(), m.Name, supposed == "lost")
+	moves, untried, err := s.Moves(c.Context(), m.Name, supposed == "lost")
 	if err != nil {
 		return err
 	}
-	writeJSON(c.ResponseWriter, http.StatusOK, map[string][]Move{"moves": moves})
+	writeJSON(c.ResponseWriter, http.StatusOK, map[string]any{"moves": moves, "untried": untried})
 	return nil
 }
 

@@ -53,9 +53,12 @@ func TestTheOperatorDrains(t *testing.T) {
 	}
 
 	for supposed, why := range map[string]string{"drained": "lost: false", "lost": "lost: true"} {
-		var would struct{ Moves []Move }
+		var would struct {
+			Moves   []Move
+			Untried int
+		}
 		if answer := w.send(request{method: "GET", path: "/market/v1/clusters/a/moves?if=" + supposed, with: w.as("operator")}, &would); answer.StatusCode != http.StatusOK ||
-			len(would.Moves) != 2 || would.Moves[0].To[0] != "beside-a" || would.Moves[1].Why != why {
+			len(would.Moves) != 2 || would.Moves[0].To[0] != "beside-a" || would.Moves[1].Why != why || would.Untried != 7 {
 			t.Errorf("if it were %s: %d, %+v", supposed, answer.StatusCode, would)
 		}
 	}

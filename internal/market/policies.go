@@ -57,6 +57,23 @@ type SupposedClaim struct {
 	Assurance v1alpha1.Assurance `json:"assurance,omitempty"`
 }
 
+// ParseClaims reads claims of the form NAME=VALUE or NAME=VALUE@ASSURANCE; an empty text is none.
+func ParseClaims(texts []string) ([]SupposedClaim, error) {
+	all := []SupposedClaim{}
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		name, value, found := strings.Cut(text, "=")
+		value, assurance, _ := strings.Cut(value, "@")
+		if !found || name == "" || value == "" {
+			return nil, fmt.Errorf("%q: want NAME=VALUE or NAME=VALUE@ASSURANCE", text)
+		}
+		all = append(all, SupposedClaim{Name: name, Value: value, Assurance: v1alpha1.Assurance(assurance)})
+	}
+	return all, nil
+}
+
 // PolicyCheck says what a policy would refuse.
 type PolicyCheck struct {
 	// Instances on the provider's clusters, or of the platform, by plan.

@@ -255,6 +255,8 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		t.Errorf("a preference is answered %d", answer.StatusCode)
 	}
 	w.refused(request{method: "POST", path: "/market/v1/policies/platform.cf.own/check", with: w.as("platform:cf"), body: `{"consumer": {"platform": "korifi"}}`}, http.StatusForbidden, "consumer.platform: want cf")
+	w.refused(request{method: "POST", path: "/market/v1/policies/acme.own/check", with: w.as("provider:acme"), body: `{"consumer": {"claims": [{"name": "consumer.country", "value": "DE", "assurance": "mayor"}]}}`},
+		http.StatusBadRequest, `consumer.claims[0].assurance: "mayor" is none`)
 	if len(w.judged.policies) != 0 {
 		t.Errorf("%d were checked", len(w.judged.policies))
 	}

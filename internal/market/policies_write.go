@@ -3,6 +3,7 @@ package market
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,6 +135,9 @@ type policyQuestion struct {
 	Consumer Supposed `json:"consumer"`
 }
 
+// assurances are those of claims about consumers.
+var assurances = []v1alpha1.Assurance{v1alpha1.AssuranceSelf, v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified}
+
 // checkPolicy answers whom a policy would refuse, and changes nothing. It counts as a write, because of the work.
 func (s *server) checkPolicy(c *call) error {
 	end, err := s.writes.begin(c.caller, s.Clock.Now())
@@ -151,6 +155,13 @@ func (s *server) checkPolicy(c *call) error {
 	}
 	if by := asked.Consumer.Platform; c.caller.Role == access.Platform && by != nil && *by != c.caller.Name {
 		return &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "consumer.platform: want " + c.caller.Name + " or nothing."}
+	}
+	if claims := asked.Consumer.Claims; claims != nil {
+		for i, claim := range *claims {
+			if claim.Assurance != "" && !slices.Contains(assurances, claim.Assurance) {
+				return badRequest("consumer.claims[%d].assurance: %q is none; want one of %q.", i, claim.Assurance, assurances)
+			}
+		}
 	}
 	p := stored
 	switch {

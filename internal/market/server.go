@@ -50,8 +50,8 @@ type Options struct {
 	// Policies judges the policies of providers and platforms.
 	Policies Policies
 	// Moves returns what would happen to the instances on a cluster, in the order of their names, if it were drained or, if lost
-	// is true, lost. It changes nothing.
-	Moves func(ctx context.Context, cluster string, lost bool) ([]Move, error)
+	// is true, lost, and how many of them there was no time for. It changes nothing.
+	Moves func(ctx context.Context, cluster string, lost bool) (moves []Move, untried int, err error)
 	// Logger of failures and of tokens that are issued; nil means slog.Default().
 	Logger *slog.Logger
 	// Clock is for tests; nil means the real clock.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -245,9 +246,8 @@ func observeNamesChanges(t *testing.T, f *fixture) {
 		names  string
 	}{
 		{func(ctx context.Context) error {
-			quota := f.quota(t, ns)
-			quota.Spec.Hard["requests.cpu"] = amounts("cpu", "64")["cpu"]
-			return f.admin.Update(ctx, &quota)
+			return f.admin.Patch(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sluice"}}, client.RawPatch(
+				types.MergePatchType, []byte(`{"spec":{"hard":{"requests.cpu":"64"}}}`)))
 		}, ".spec.hard.requests.cpu is 64, not 1"},
 		{func(ctx context.Context) error {
 			return f.admin.Delete(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sluice-deny"}})
@@ -257,7 +257,7 @@ func observeNamesChanges(t *testing.T, f *fixture) {
 		}, "LimitRange sluice"},
 		{func(ctx context.Context) error {
 			return f.admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, client.RawPatch(
-				"application/merge-patch+json", []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
+				types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
 		}, "pod-security.kubernetes.io/enforce is privileged, not baseline"},
 	} {
 		if err := test.change(t.Context()); err != nil {

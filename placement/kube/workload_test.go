@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -152,10 +153,9 @@ func aWorkloadIsRepaired(t *testing.T, f *fixture) {
 		found  string
 	}{
 		{"an image", func(t *testing.T) {
-			var web appsv1.Deployment
-			f.get(t, d, "web", &web)
-			web.Spec.Template.Spec.Containers[0].Image = "sluice.dev/other:1"
-			f.must(t, f.admin.Update(t.Context(), &web))
+			web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(d), Name: "web"}} // its controller writes, too
+			f.must(t, f.admin.Patch(t.Context(), web, client.RawPatch(
+				types.StrategicMergePatchType, []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"sluice.dev/other:1"}]}}}}`))))
 		}, "Deployment web was changed: .spec.template.spec.containers[0].image is sluice.dev/other:1, not sluice.dev/web:1"},
 		{"a secret", func(t *testing.T) {
 			var web corev1.Secret

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,29 +27,25 @@ type Move struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Drain returns what a drain of a cluster at a time would do with the instances there, in the order of their names: each
+// ErrNoCluster means that a fleet does not have the cluster that is asked about.
+var ErrNoCluster = errors.New("there is no member cluster")
+
+// Leave returns what a drain of a cluster at a time would do with the instances there, in the order of their names: each
 // is placed after those before it have moved, by the rules of a real move. Nothing is displaced, made or grown for it, and
-// nothing is ordered meanwhile. The fleet stays as it is. It is an error that there is no such cluster.
-func (f *Fleet) Drain(plans *catalog.Snapshot, cluster string, at time.Time) ([]Move, error) {
-	return f.leave(plans, cluster, at, func(m *v1alpha1.MemberCluster) { m.Spec.Drain(metav1.NewTime(at)) })
-}
-
-// Lose returns what the loss of a cluster at a time would do with the instances there, once none of them tolerates it any
-// more; otherwise it is as Drain.
-func (f *Fleet) Lose(plans *catalog.Snapshot, cluster string, at time.Time) ([]Move, error) {
-	return f.leave(plans, cluster, at, func(m *v1alpha1.MemberCluster) {
-		v1alpha1.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionReachable, metav1.ConditionFalse, "Supposed", "is supposed to be lost")
-	})
-}
-
-// leave returns what a change of a cluster would do with the instances there.
-func (f *Fleet) leave(plans *catalog.Snapshot, cluster string, at time.Time, change func(*v1alpha1.MemberCluster)) ([]Move, error) {
+// nothing is ordered meanwhile. If lost is true, it is what the loss of the cluster would do, once none of them tolerates
+// it any more. The fleet stays as it is. When the context ends, untried is the number of instances that are left. The error
+// is ErrNoCluster.
+func (f *Fleet) Leave(ctx context.Context, plans *catalog.Snapshot, cluster string, lost bool, at time.Time) (moves []Move, untried int, err error) {
 	n := slices.IndexFunc(f.Clusters, func(m v1alpha1.MemberCluster) bool { return m.Name == cluster })
 	if n < 0 {
-		return nil, fmt.Errorf("there is no member cluster %q", cluster)
+		return nil, 0, fmt.Errorf("%w %q", ErrNoCluster, cluster)
 	}
 	m := f.Clusters[n].DeepCopy()
-	change(m)
+	if lost {
+		v1alpha1.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionReachable, metav1.ConditionFalse, "Supposed", "is supposed to be lost")
+	} else {
+		m.Spec.Drain(metav1.NewTime(at))
+	}
 	l := &leaving{cluster: placement.ClusterOf(m, at), plans: plans, inventory: f.inventory(at), at: at}
 	l.inventory.UpsertCluster(l.cluster)
 	var on []*v1alpha1.ServiceInstance
@@ -58,15 +55,19 @@ func (f *Fleet) leave(plans *catalog.Snapshot, cluster string, at time.Time, cha
 		}
 	}
 	slices.SortFunc(on, func(a, b *v1alpha1.ServiceInstance) int { return strings.Compare(a.Name, b.Name) })
-	moves := make([]Move, len(on))
-	for i, one := range on {
-		moves[i] = Move{Instance: one.Name}
-		var err error
-		if moves[i].To, err = l.move(one); err != nil {
-			moves[i].Why = err.Error()
+	moves = make([]Move, 0, len(on))
+	for _, one := range on {
+		if ctx.Err() != nil {
+			break
 		}
+		move := Move{Instance: one.Name}
+		var stays error
+		if move.To, stays = l.move(one); stays != nil {
+			move.Why = stays.Error()
+		}
+		moves = append(moves, move)
 	}
-	return moves, nil
+	return moves, len(on) - len(moves), nil
 }
 
 // leaving is a cluster that instances leave.

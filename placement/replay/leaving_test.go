@@ -1,19 +1,19 @@
 package replay
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
@@ -41,15 +41,15 @@ func computing(has ...int) *Fleet {
 }
 
 // left returns what happens if the first cluster is drained or lost.
-func left(t rapid.TB, f *Fleet, leave func(*Fleet, *catalog.Snapshot, string, time.Time) ([]Move, error)) []Move {
+func left(t rapid.TB, f *Fleet, lost bool) []Move {
 	t.Helper()
 	plans, err := f.catalog()
 	if err != nil {
 		t.Fatal(err)
 	}
-	moves, err := leave(f, plans, "c0", recordedAt.Time)
-	if err != nil {
-		t.Fatal(err)
+	moves, untried, err := f.Leave(context.Background(), plans, "c0", lost, recordedAt.Time)
+	if err != nil || untried != 0 {
+		t.Fatalf("%d are not tried: %v", untried, err)
 	}
 	return moves
 }
@@ -95,11 +95,7 @@ func TestWhatADrainOrALossWouldDo(t *testing.T) {
 				row.change(f, one)
 			}
 			f.Instances = append(f.Instances, *one)
-			leave := (*Fleet).Drain
-			if row.lost {
-				leave = (*Fleet).Lose
-			}
-			moves := left(t, f, leave)
+			moves := left(t, f, row.lost)
 			if row.why == "-" {
 				if len(moves) > 0 {
 					t.Errorf("it is among %+v", moves)
@@ -116,7 +112,13 @@ func TestWhatADrainOrALossWouldDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Drain(plans, "absent", recordedAt.Time); err == nil || !strings.Contains(err.Error(), `no member cluster "absent"`) {
+	f.Instances = append(f.Instances, *ofPlan(instance("si-1", "c0", "", 1), 1), *ofPlan(instance("si-2", "c0", "", 1), 1))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if moves, untried, err := f.Leave(ended, plans, "c0", false, recordedAt.Time); err != nil || len(moves) != 0 || untried != 2 {
+		t.Errorf("without time: %v, %d untried: %v", moves, untried, err)
+	}
+	if _, _, err := f.Leave(t.Context(), plans, "absent", false, recordedAt.Time); !errors.Is(err, ErrNoCluster) || !strings.Contains(err.Error(), `no member cluster "absent"`) {
 		t.Errorf("of no cluster: %v", err)
 	}
 }
@@ -161,8 +163,8 @@ func TestADrainKeepsItsBooks(t *testing.T) {
 			f.Instances = append(f.Instances, *ofPlan(instance(fmt.Sprintf("si-%02d", i), fmt.Sprintf("c%d", at), "", n), n))
 		}
 		before := fmt.Sprint(f)
-		moves := left(t, f, (*Fleet).Drain)
-		if again := left(t, f, (*Fleet).Drain); !reflect.DeepEqual(again, moves) || fmt.Sprint(f) != before {
+		moves := left(t, f, false)
+		if again := left(t, f, false); !reflect.DeepEqual(again, moves) || fmt.Sprint(f) != before {
 			t.Fatalf("drained again: %+v, and before: %+v", again, moves)
 		}
 		for i := range f.Instances {
@@ -214,7 +216,7 @@ func BenchmarkDrain(b *testing.B) {
 					b.Fatal(err)
 				}
 				for b.Loop() {
-					moves, err := f.Drain(plans, "c0", recordedAt.Time)
+					moves, _, err := f.Leave(b.Context(), plans, "c0", false, recordedAt.Time)
 					if err != nil || len(moves) != instances || moves[0].Why != "" {
 						b.Fatalf("%d moves: %v", len(moves), err)
 					}
