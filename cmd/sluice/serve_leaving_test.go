@@ -13,7 +13,7 @@ import (
 // and is no failure of Sluice.
 func TestMovesOffAClusterThatIsNotReadYet(t *testing.T) {
 	p, _ := shared(t)
-	d := supposer{p.hub, p.namespace, p.catalog}
+	d := supposer(p)
 	if moves, untried, err := d.moves(t.Context(), "acme-de", true); err != nil || len(moves) == 0 || untried != 0 {
 		t.Errorf("off a cluster that is read: %v, %d untried: %v", moves, untried, err)
 	}
