@@ -135,7 +135,7 @@ type policyQuestion struct {
 	Consumer Supposed `json:"consumer"`
 }
 
-// assurances are those of claims about consumers.
+// assurances lists the assurances of claims about consumers.
 var assurances = []v1alpha1.Assurance{v1alpha1.AssuranceSelf, v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified}
 
 // checkPolicy answers whom a policy would refuse, and changes nothing. It counts as a write, because of the work.
