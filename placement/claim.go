@@ -13,15 +13,18 @@ import (
 
 // evidence returns the provider of a cluster, and the credentials that prove its claims.
 func (c *Cluster) evidence() v1alpha1.ClusterEvidence {
-	found := v1alpha1.ClusterEvidence{Cluster: c.Name, Provider: c.Provider}
-	for i := range c.Claims {
-		if digest := c.Claims[i].Credential; digest != "" {
-			found.Credentials = append(found.Credentials, digest)
+	return v1alpha1.ClusterEvidence{Cluster: c.Name, Provider: c.Provider, Credentials: CredentialsOf(c.Claims)}
+}
+
+// CredentialsOf returns the digests of the credentials that prove claims, sorted.
+func CredentialsOf(claims []v1alpha1.Claim) (digests []string) {
+	for i := range claims {
+		if digest := claims[i].Credential; digest != "" {
+			digests = append(digests, digest)
 		}
 	}
-	slices.Sort(found.Credentials)
-	found.Credentials = slices.Compact(found.Credentials)
-	return found
+	slices.Sort(digests)
+	return slices.Compact(digests)
 }
 
 // claimsAt returns those of the claims that are valid at a time.

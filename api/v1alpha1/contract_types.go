@@ -60,6 +60,9 @@ type Terms struct {
 	At metav1.Time `json:"at"`
 	// By is the end user of the last request that changed the instance, if the platform said who that is.
 	By *OriginatingIdentity `json:"by,omitempty"`
+	// ConsumerCredentials are the digests of those that proved the claims of the consumer, "sha256-<base64>", sorted.
+	// +listType=atomic
+	ConsumerCredentials []string `json:"consumerCredentials,omitempty"`
 	// Offering is the name of the service offering.
 	Offering string `json:"offering,omitempty"`
 	// PlanDigest is the digest of the plan in the offering, "sha256-<base64>".

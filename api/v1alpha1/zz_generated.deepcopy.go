@@ -4668,6 +4668,11 @@ func (in *Terms) DeepCopyInto(out *Terms) {
 		*out = new(OriginatingIdentity)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.ConsumerCredentials != nil {
+		in, out := &in.ConsumerCredentials, &out.ConsumerCredentials
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Policies != nil {
 		in, out := &in.Policies, &out.Policies
 		*out = make([]PolicyInForce, len(*in))

@@ -28,7 +28,8 @@ func delivered(cpu string, clusters ...string) *v1alpha1.DeliveredState {
 	d := &v1alpha1.DeliveredState{State: v1alpha1.InstanceState{PlanID: "small"}}
 	d.Decision.Terms = &v1alpha1.Terms{
 		At: metav1.NewTime(began.Add(-time.Minute)), By: &v1alpha1.OriginatingIdentity{Value: runtime.RawExtension{Raw: []byte(`{"username":"ann"}`)}},
-		Offering: "databases", PlanDigest: "sha256-secret-plan", Policies: []v1alpha1.PolicyInForce{{Name: "secret-policy", UID: "u", Digest: "sha256-p"}},
+		ConsumerCredentials: []string{"sha256-secret-consumer"},
+		Offering:            "databases", PlanDigest: "sha256-secret-plan", Policies: []v1alpha1.PolicyInForce{{Name: "secret-policy", UID: "u", Digest: "sha256-p"}},
 	}
 	for _, cluster := range clusters {
 		d.Decision.Placements = append(d.Decision.Placements, v1alpha1.Placement{
@@ -109,7 +110,7 @@ func TestParts(t *testing.T) {
 		t.Errorf("the consumer sees %s", consumer)
 	}
 	provider := text(whole.ForProvider("secret-paris-owner"))
-	for _, hidden := range []string{"berlin", "cf", `"db"`, "org", "space", "ann", "secret-policy", "secret-uid", "small"} {
+	for _, hidden := range []string{"berlin", "cf", `"db"`, "org", "space", "ann", "secret-policy", "secret-uid", "secret-consumer", "small"} {
 		if strings.Contains(provider, hidden) {
 			t.Errorf("the provider sees %s in %s", hidden, provider)
 		}

@@ -43,6 +43,8 @@ type Instance struct {
 	Space        string `json:"space,omitempty"`
 	// OrderedBy is the end user for whom the platform asked last.
 	OrderedBy string `json:"ordered_by,omitempty"`
+	// Credentials are the digests of those that proved the consumer's claims.
+	Credentials []string `json:"credentials,omitempty"`
 }
 
 // Plan names the plan that was ordered.
@@ -97,6 +99,7 @@ func documentOf(subject v1alpha1.EventSubject, uid types.UID, c v1alpha1.Contrac
 	if t := c.Terms; t != nil {
 		at := t.At.UTC()
 		d.DecidedAt, d.Instance.OrderedBy, d.Plan.Service, d.Plan.Digest = &at, journal.User(t.By), t.Offering, t.PlanDigest
+		d.Instance.Credentials = t.ConsumerCredentials
 		for _, p := range t.Policies {
 			d.Policies = append(d.Policies, Policy(p))
 		}
@@ -121,7 +124,7 @@ func (d *Document) Whole() *Document { return d }
 // proofs, and the sums of what it has.
 func (d *Document) ForConsumer() *Document {
 	out := &Document{Number: d.Number, From: d.From, DecidedAt: d.DecidedAt, Former: d.Former, Instance: d.Instance, Total: totals(d.Clusters)}
-	out.Instance.UID, out.Instance.Resource = "", ""
+	out.Instance.UID, out.Instance.Resource, out.Instance.Credentials = "", "", nil
 	if d.Plan != nil {
 		plan := *d.Plan
 		plan.Digest = ""

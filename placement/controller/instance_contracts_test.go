@@ -47,6 +47,10 @@ func TestAContractIsOfTheDecision(t *testing.T) {
 	}}
 	others := v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "others"}, Spec: v1alpha1.PlacementPolicySpec{Match: v1alpha1.PolicyMatch{Platforms: []string{"another"}}}}
 	w.inventory.SetPolicies(placement.CompilePolicies([]v1alpha1.PlacementPolicy{strict, others}))
+	w.inventory.SetProofs(placement.ProofsOf([]v1alpha1.Consumer{{
+		Spec:   v1alpha1.ConsumerSpec{Orders: []v1alpha1.ConsumerReference{{Platform: "platform"}}},
+		Status: v1alpha1.ConsumerStatus{Claims: []v1alpha1.Claim{{Name: v1alpha1.ClaimConsumerCountry, Value: "DE", Assurance: "self", Credential: "sha256-c"}}},
+	}}, w.clock.Now()))
 	w.provision("si-1", "plan-2", "")
 	ordered := w.instance("si-1")
 	ordered.Spec.OriginatingIdentity = &v1alpha1.OriginatingIdentity{Platform: "cf", Value: runtime.RawExtension{Raw: []byte(`{"user_id":"ann"}`)}}
@@ -57,6 +61,7 @@ func TestAContractIsOfTheDecision(t *testing.T) {
 	}
 
 	w.inventory.SetPolicies(nil)
+	w.inventory.SetProofs(nil)
 	first := w.contracts("si-1")
 	if len(first) != 1 || first[0].EndedAt != nil {
 		t.Fatalf("the contracts are %+v", first)
@@ -66,7 +71,7 @@ func TestAContractIsOfTheDecision(t *testing.T) {
 	if len(c.Policies) != 1 || c.Policies[0] != want {
 		t.Errorf("the policies are %+v, want %+v", c.Policies, want)
 	}
-	if c.Instance.OrderedBy != "ann" || c.Instance.ID != "si-1" || c.Plan.ID != "plan-2" || c.Plan.Service != "compute" || c.Plan.Digest == "" || c.Number != 1 || c.Former != "" {
+	if c.Instance.OrderedBy != "ann" || c.Instance.ID != "si-1" || c.Plan.ID != "plan-2" || c.Plan.Service != "compute" || c.Plan.Digest == "" || c.Number != 1 || c.Former != "" || !slices.Equal(c.Instance.Credentials, []string{"sha256-c"}) {
 		t.Errorf("the contract is %+v of %+v for %+v", c, c.Plan, c.Instance)
 	}
 	on := c.Clusters[0]

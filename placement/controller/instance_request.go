@@ -112,6 +112,7 @@ func soldRules(placements []*v1alpha1.Placement) map[string][]v1alpha1.WorkloadR
 func (s *scope) termsOf(plan *catalog.Plan, request *placement.Request, decision *placement.Decision) *v1alpha1.Terms {
 	terms := &v1alpha1.Terms{
 		At: metav1.NewTime(s.now.Truncate(time.Second)), By: s.Spec.OriginatingIdentity, Offering: plan.Offering.Name, PlanDigest: plan.Digest, Policies: request.Policies,
+		ConsumerCredentials: placement.CredentialsOf(request.Proven),
 	}
 	for i := range decision.Placements {
 		terms.Clusters = append(terms.Clusters, decision.Placements[i].Evidence)
