@@ -86,7 +86,7 @@ type ServiceOfferingSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=map
 	// +listMapKey=id
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name))",message="plan names must be unique within the offering"
+	// +kubebuilder:validation:XValidation:rule="[self.map(p, p.name)].all(names, names.all(n, names.exists_one(m, m == n)))",message="plan names must be unique within the offering"
 	Plans []Plan `json:"plans"`
 }
 

@@ -65,6 +65,7 @@ var questions = []question{
 	{"trust", measureTrust, false},
 	{"made", measureMade, false},
 	{"upstreams", measureUpstreams, false},
+	{"market", measureMarket, false},
 }
 
 // bench holds the parts that every measurement uses.

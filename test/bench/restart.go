@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -194,15 +195,19 @@ func whileDown(ctx context.Context, dataDir string, write func(c client.Client, 
 			err = stopped
 		}
 	}()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	c, err := client.New(h.Config, client.Options{Scheme: scheme})
+	c, err := newHubClient(h.Config)
 	if err != nil {
 		return err
 	}
 	return write(c, h.Namespace)
+}
+
+func newHubClient(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
 }
 
 func storeInventory(ctx context.Context, c client.Client, namespace string) error {
@@ -215,22 +220,32 @@ func storeInventory(ctx context.Context, c client.Client, namespace string) erro
 		return err
 	}
 	for n := range inventoryClusters {
-		cluster := &v1alpha1.MemberCluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName(n)},
-			// An embedded hub has no Secrets: these clusters cannot be reached.
-			Spec: v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "none", Key: "kubeconfig"}}},
-		}
-		if err := c.Create(ctx, cluster); err != nil {
-			return err
-		}
-		cluster.Status.Allocatable = corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("5000"),
-		}
-		if err := c.Status().Update(ctx, cluster); err != nil {
+		if err := createWithStatus(ctx, c, memberCluster(namespace, clusterName(n))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// memberCluster returns a cluster that cannot be reached: an embedded hub has no Secrets.
+func memberCluster(namespace, name string) *v1alpha1.MemberCluster {
+	return &v1alpha1.MemberCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "none", Key: "kubeconfig"}}},
+		Status: v1alpha1.MemberClusterStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("5000"),
+		}},
+	}
+}
+
+// createWithStatus writes a cluster with its status.
+func createWithStatus(ctx context.Context, c client.Client, m *v1alpha1.MemberCluster) error {
+	status := m.Status
+	if err := c.Create(ctx, m); err != nil {
+		return err
+	}
+	m.Status = status
+	return c.Status().Update(ctx, m)
 }
 
 func clusterName(n int) string { return fmt.Sprintf("member-%02d", n%inventoryClusters) }

@@ -53,7 +53,7 @@ type sluice struct {
 }
 
 // serve starts Sluice on a data folder, new or not, and returns when it is ready.
-func (b *bench) serve(ctx context.Context, dataDir string) (*sluice, error) {
+func (b *bench) serve(ctx context.Context, dataDir string, flags ...string) (*sluice, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (b *bench) serve(ctx context.Context, dataDir string) (*sluice, error) {
 		log: log, binary: b.binary, dataDir: dataDir, url: "http://" + address, metricsURL: "http://" + metrics + "/metrics",
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}, Timeout: time.Minute},
 	}
-	s.cmd = exec.Command(b.binary, "serve", "--data-dir", dataDir, "--listen", address, "--metrics-listen", metrics, "--platforms", file)
+	s.cmd = exec.Command(b.binary, append([]string{"serve", "--data-dir", dataDir, "--listen", address, "--metrics-listen", metrics, "--platforms", file}, flags...)...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	began := time.Now()
 	if err := s.cmd.Start(); err != nil {
@@ -87,8 +87,8 @@ func (b *bench) serve(ctx context.Context, dataDir string) (*sluice, error) {
 }
 
 // serveNew starts Sluice on a new data folder, with the offering in its catalog.
-func (b *bench) serveNew(ctx context.Context, name string) (*sluice, error) {
-	s, err := b.serve(ctx, filepath.Join(b.folder, name))
+func (b *bench) serveNew(ctx context.Context, name string, flags ...string) (*sluice, error) {
+	s, err := b.serve(ctx, filepath.Join(b.folder, name), flags...)
 	if err != nil {
 		return nil, err
 	}
