@@ -24,7 +24,7 @@ type offer struct {
 	Facts          *catalog.Facts
 	*catalog.Places
 	// Now is the offer as the market has it at the moment; nil if it was not asked.
-	Now *market.Plan
+	Now *market.Brief
 }
 
 // Monthly returns the price of a month on the cheapest clusters that fit now, of a plan without a price of its own; ""
@@ -50,6 +50,17 @@ func (o *offer) Room() string {
 		fit = "at least " + fit
 	}
 	return fit
+}
+
+// mostRegions is how many regions of an offer a list names.
+const mostRegions = 5
+
+// Where returns the regions in which instances can be, for a list: some of them if there are very many.
+func (o *offer) Where() string {
+	if more := len(o.Regions) - mostRegions; more > 1 {
+		return strings.Join(o.Regions[:mostRegions], ", ") + " and " + grouped(int64(more)) + " more regions"
+	}
+	return strings.Join(o.Regions, ", ")
 }
 
 // Full returns why no order fits now; "" if one may.
@@ -162,10 +173,10 @@ func (s *server) offers(c *call, order string) (all []*offer, err error) {
 	snapshot := s.Catalog.Snapshot()
 	for next := ""; ; {
 		var body struct {
-			Plans    []*market.Plan `json:"plans"`
-			Continue string         `json:"continue"`
+			Plans    []*market.Brief `json:"plans"`
+			Continue string          `json:"continue"`
 		}
-		query := url.Values{"order": {order}, "limit": {"500"}}
+		query := url.Values{"order": {order}, "limit": {"500"}, "brief": {"true"}}
 		if next != "" {
 			query.Set("continue", next)
 		}

@@ -39,6 +39,32 @@ type Plan struct {
 	Availability Availability `json:"availability"`
 }
 
+// Brief is the part of a row that a list of very many plans needs: nothing of what fills lines.
+type Brief struct {
+	ID           string        `json:"id"`
+	Name         string        `json:"name"`
+	Kind         string        `json:"kind"`
+	Offering     BriefOffering `json:"offering"`
+	Free         bool          `json:"free"`
+	Bindable     bool          `json:"bindable"`
+	Withdrawn    bool          `json:"withdrawn,omitempty"`
+	Price        *Price        `json:"price,omitempty"`
+	Availability Availability  `json:"availability"`
+}
+
+// BriefOffering is the offering of a Brief.
+type BriefOffering struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+func (p *Plan) brief() *Brief {
+	return &Brief{
+		ID: p.ID, Name: p.Name, Kind: p.Kind, Offering: BriefOffering{p.Offering.ID, p.Offering.Name}, Free: p.Free, Bindable: p.Bindable,
+		Withdrawn: p.Withdrawn, Price: p.Price, Availability: p.Availability,
+	}
+}
+
 // Offering is the offering of a plan.
 type Offering struct {
 	ID          string   `json:"id"`

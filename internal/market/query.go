@@ -33,6 +33,7 @@ type query struct {
 	order  string
 	limit  int
 	after  *place
+	brief  bool
 }
 
 // place is the last row of a page: the next one begins after it, whatever has changed in between.
@@ -118,6 +119,10 @@ func parseQuery(from url.Values) (q query, err error) {
 			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > mostPage {
 				return q, badRequest("limit: want a number from 1 to %d, got %q.", mostPage, value)
 			}
+		case "brief":
+			if q.brief, err = strconv.ParseBool(value); err != nil {
+				return q, badRequest("brief: want true or false, got %q.", value)
+			}
 		case "facets":
 			for _, facet := range strings.Split(strings.Join(given, ","), ",") {
 				if facets[facet] == nil {
@@ -133,7 +138,7 @@ func parseQuery(from url.Values) (q query, err error) {
 				return q, badRequest("continue: want the value from the previous page.")
 			}
 		default:
-			return q, badRequest("%s: there is no such parameter; want some of where, order, limit, facets, continue.", name)
+			return q, badRequest("%s: there is no such parameter; want some of where, order, limit, facets, brief, continue.", name)
 		}
 	}
 	if q.after != nil && q.after.Order != q.order {
@@ -196,7 +201,14 @@ func (s *state) run(ctx context.Context, q query) (*plansBody, error) {
 		}
 		body.Continue = base64.RawURLEncoding.EncodeToString(raw)
 	}
-	body.Plans = encodedRows(rows)
+	if !q.brief {
+		body.Plans = encodedRows(rows)
+		return body, nil
+	}
+	body.Plans = make([]json.RawMessage, len(rows))
+	for i, r := range rows {
+		body.Plans[i], _ = json.Marshal(r.brief()) // strings and numbers
+	}
 	return body, nil
 }
 

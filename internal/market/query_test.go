@@ -74,6 +74,12 @@ func TestWhatIsForSale(t *testing.T) {
 	if p := rows["raw-large"]; p.Price != nil || p.Availability.Known {
 		t.Errorf("raw-large, of which nothing is known: %+v", p)
 	}
+	for _, p := range w.list("operator", url.Values{"brief": {"true"}}).Plans {
+		whole := rows[p.ID]
+		if p.Description != "" || p.Providers != nil || p.Regions != nil || p.Name != whole.Name || p.Offering.ID != whole.Offering.ID || p.Availability != whole.Availability || (p.Price == nil) != (whole.Price == nil) {
+			t.Errorf("in brief it is %+v", p)
+		}
+	}
 	w.rooms.set("db-small", Room{Known: true, Orders: 6, Clusters: 2})
 	w.eventually("the room of now", func() string {
 		if p := w.list("operator", url.Values{"where": {"id == 'db-small'"}}).Plans[0]; p.Availability.Orders != 6 {
@@ -211,6 +217,7 @@ func TestQueriesThatAreRefused(t *testing.T) {
 		"continue=x":             "continue: want the value",
 		"continue=bnVsbA":        "continue: want the value",
 		"continue=" + byPrice:    "ordered by price",
+		"brief=perhaps":          "brief: want true or false",
 		"colour=red":             "colour: there is no such parameter",
 		"where=%zz":              "malformed",
 	} {
