@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,6 +100,27 @@ func (v *vendor) joins(t *testing.T, invitation string, more ...string) (string,
 	return sluice(t, append([]string{"cluster", "join", invitation, "--to", v.url, "--from-kubeconfig", v.kubeconfig}, more...)...)
 }
 
+// joinsByHand runs the commands of docs/market.md for an owner without Sluice's program.
+func (v *vendor) joinsByHand(t *testing.T, invitation string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "market.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "with `kubectl` and `curl`:\n\n```\n")
+	commands, _, found := strings.Cut(rest, "```")
+	binaries, err := controlplane.Binaries(t.Context())
+	if err != nil || !found {
+		t.Fatalf("the page has the commands %q: %v", commands, err)
+	}
+	run := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(commands, "https://broker.example", v.url))
+	run.Dir = filepath.Dir(invitation)
+	run.Env = append(os.Environ(), "PATH="+binaries+":"+os.Getenv("PATH"), "KUBECONFIG="+v.kubeconfig)
+	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), `"name":"cheap-1"`) {
+		t.Fatalf("join: %v\n%s", err, out)
+	}
+}
+
 // cluster returns the provider's view of its cluster; nil if it has none of that name.
 func (v *vendor) cluster(ctx context.Context, name string) (map[string]any, error) {
 	_, answer, err := calls(ctx, v.token, http.MethodGet, v.url+"/market/v1/clusters", "", "")
@@ -158,9 +180,7 @@ func TestProvidersSellByThemselves(t *testing.T) {
 		t.Errorf("a cluster joins twice: %v\n%s", err, out)
 	}
 	dear.sends(t, http.MethodDelete, "invitations/dear-2", "", "", http.StatusNoContent)
-	if out, err := cheap.joins(t, cheap.invites(t, "cheap-1", "0.01")); err != nil {
-		t.Fatalf("join: %v\n%s", err, out)
-	}
+	cheap.joinsByHand(t, cheap.invites(t, "cheap-1", "0.01"))
 	for _, v := range []*vendor{dear, cheap} {
 		v.awaits(v.name+"-1", "ready", true)
 		v.awaits(v.name+"-1", "admitted", false)

@@ -49,10 +49,19 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	newcomers := &registration.Newcomers{
 		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: addresses}, Store: registration.Sealed{Keys: keys},
 	}
+	permissions, err := registration.Permissions(kube.ManifestOptions{}, &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: v1alpha1.DriverKube}})
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := kube.Manifest(permissions)
+	if err != nil {
+		return nil, err
+	}
 	signs := &statements{hub: everywhere, namespace: h.Namespace, keys: keys}
 	sells := market.New(market.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
 		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers), Policies: policyJudge{mgr.GetCache(), h.Namespace, served},
+		Manifest:     manifest,
 		Moves:        supposer{mgr.GetCache(), h.Namespace, served}.moves,
 		SignContract: signs.of(selfdescription.StatementContract), SignUsage: signs.of(selfdescription.StatementUsage),
 	}, osb)

@@ -26,6 +26,13 @@ type Access struct {
 	Token string `json:"token"`
 }
 
+// manifest answers with what the owner of a cluster applies to it before it joins. It is the same for everybody.
+func (s *server) manifest(c *call) error {
+	c.ResponseWriter.Header().Set("Content-Type", "application/yaml")
+	_, _ = c.ResponseWriter.Write(s.Manifest) // the client has gone
+	return nil
+}
+
 // join makes the cluster of whoever has an invitation a member cluster. It is idempotent for one cluster.
 //
 // The invitation is for the first cluster that answers, which is written with optimistic concurrency before the cluster

@@ -45,6 +45,8 @@ type Options struct {
 	// Connect connects to a cluster with the access that its owner gave, stores the access and writes the reference to
 	// it into the cluster's spec, and returns the cluster's UID. Its error is an *Error if the access is refused.
 	Connect func(ctx context.Context, cluster *v1alpha1.MemberCluster, given Access) (uid string, err error)
+	// Manifest is what the owner of a cluster applies to it before it joins, as YAML.
+	Manifest []byte
 	// SignContract and SignUsage make statements; nil makes none.
 	SignContract, SignUsage Signer
 	// Policies judges the policies of providers and platforms.
@@ -109,6 +111,7 @@ var parties = []access.Role{access.Platform, access.Provider}
 
 var routes = []route{
 	{http.MethodGet, prefix + "/openapi.json", (*server).description, nil, false},
+	{http.MethodGet, prefix + "/manifest", (*server).manifest, nil, false},
 	{http.MethodPost, prefix + "/tokens", (*server).token, nil, true},
 	{http.MethodGet, prefix + "/caller", (*server).caller, everybody, false},
 	{http.MethodGet, prefix + "/plans", (*server).plans, everybody, false},
