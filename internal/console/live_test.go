@@ -95,7 +95,7 @@ func TestLive(t *testing.T) {
 	}
 	change(others)
 	changed = change(mine)
-	if took := next("another change").Sub(changed); took > time.Second+livePause {
+	if took := next("another change").Sub(changed); took > liveSettled/2 {
 		t.Errorf("a change is heard of after %s", took)
 	}
 	// The first page is made for everybody who looks at the same moment; who looks because of a change sees it.
