@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,10 @@ type upstream struct {
 	there map[string]bool // bindings at the broker, by path
 
 	result reconcile.Result // of the last pass
+
+	// dies is set by the broker's side: the process is another one after this pass, and has died.
+	dies atomic.Bool
+	died bool
 }
 
 func newUpstream(t *testing.T, async bool) *upstream {
@@ -148,6 +153,10 @@ func (u *upstream) pass(b *v1alpha1.ServiceBinding, until func(*v1alpha1.Service
 	key := client.ObjectKeyFromObject(b)
 	for range 3000 {
 		u.result, _ = u.controller.Reconcile(u.Context(), reconcile.Request{NamespacedName: key}) // errors come with back-off
+		if u.dies.Swap(false) {
+			u.died = true
+			u.restart()
+		}
 		*b = v1alpha1.ServiceBinding{}
 		err := u.hub.Get(u.Context(), key, b)
 		if apierrors.IsNotFound(err) {
@@ -274,19 +283,18 @@ func TestBindsKilledAtAnyWrite(t *testing.T) {
 	for at, killed := 0, true; killed; at++ {
 		for _, answered := range []bool{false, true} {
 			u := newUpstream(t, true)
-			writes := 0
-			killed = false
+			writes := atomic.Int32{}
 			u.front = func(_ http.ResponseWriter, r *http.Request, broker http.Handler) bool {
 				if r.Method == http.MethodGet {
 					return false
 				}
-				if writes++; writes != at+1 {
+				if int(writes.Add(1)) != at+1 {
 					return false
 				}
-				if killed = true; answered {
+				if answered {
 					u.serve(httptest.NewRecorder(), r, broker)
 				}
-				u.restart()
+				u.dies.Store(true)
 				panic(http.ErrAbortHandler) // nobody hears the answer
 			}
 			b := u.order("b", "")
@@ -295,6 +303,7 @@ func TestBindsKilledAtAnyWrite(t *testing.T) {
 				t.Errorf("write %d, answered %t: %+v, %d at the broker", at, answered, b.Status.Operation, u.left())
 			}
 			u.unbind(b)
+			killed = u.died
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 // startEmbedded runs etcd and the API server in this process. If a step fails, everything
 // started before it is stopped again.
 func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
-	routeLogs(o.Logger)
+	RouteLogs(o.Logger)
 	dir, err := prepareDataDir(o.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("start embedded hub: %w", err)

@@ -14,10 +14,10 @@ import (
 
 var routeOnce sync.Once
 
-// routeLogs sends what the API server logs through klog to logger, from
-// warnings up. klog has one output for the whole process, so the first hub
-// decides.
-func routeLogs(logger *slog.Logger) {
+// RouteLogs sends what the API server logs through klog to logger, from
+// warnings up. klog has one output for the whole process, so the first call
+// decides; an embedded hub calls it when it starts.
+func RouteLogs(logger *slog.Logger) {
 	routeOnce.Do(func() {
 		quiet := warnHandler{logger.With("component", "apiserver").Handler()}
 		klog.SetLoggerWithOptions(logr.FromSlogHandler(quiet), klog.WriteKlogBuffer(func(line []byte) {

@@ -22,6 +22,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +80,7 @@ func (r *running) stop() error {
 // it, and ends the process with their exit code.
 func Main(m *testing.M) {
 	shared.on = true
+	hub.RouteLogs(slog.Default()) // before anything of an earlier test may read where logs go
 	code := m.Run()
 	if err := stopShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
