@@ -88,6 +88,40 @@ func TestDecisionsBesideChangesHoldWhatTheyPromise(t *testing.T) {
 	})
 }
 
+// A decision by an earlier snapshot is made as long as its cluster has the room, and a refusal as long as nothing has
+// changed, or the request waits already. Whoever is decided again waits meanwhile if it fits nowhere.
+func TestDecisionsByAnEarlierSnapshot(t *testing.T) {
+	other := func(name string, n int64) func(*Inventory) {
+		return func(inv *Inventory) {
+			inv.Reserve(Holding{Instance: "si-other", Held: map[string]Resources{name: cores(n)}})
+		}
+	}
+	for name, row := range map[string]struct {
+		asked  int64
+		change func(*Inventory)
+		waits  bool
+		done   bool
+	}{
+		"placed, and nothing has changed":          {asked: 2, change: func(*Inventory) {}, done: true},
+		"placed, and just enough room is left":     {asked: 2, change: other("a1", 6), done: true},
+		"placed, and the room is another's":        {asked: 2, change: other("a1", 7)},
+		"placed, and another cluster is full":      {asked: 2, change: other("b1", 1), done: true},
+		"refused, and nothing has changed":         {asked: 9, change: func(*Inventory) {}, done: true},
+		"refused, and something has changed":       {asked: 9, change: other("b1", 1)},
+		"refused again, and something has changed": {asked: 9, change: other("b1", 1), waits: true, done: true},
+	} {
+		inventory := stock([]*Cluster{inRegion("a1", "a", 8000), inRegion("b1", "b", 1000)})
+		r, s := Request{ID: "si", Resources: cores(row.asked)}, inventory.Snapshot()
+		d, err := Place(r, s)
+		row.change(inventory)
+		_, done := inventory.commit(r, &d, err, s, row.waits)
+		held, waits := len(inventory.ClustersHeld("si")) > 0, inventory.waiting.all["si"] != nil
+		if done != row.done || held != (done && err == nil) || waits != (err != nil) {
+			t.Errorf("%s: done is %t, it holds room: %t, it waits: %t", name, done, held, waits)
+		}
+	}
+}
+
 // BenchmarkBeside places from two goroutines while clusters report and somebody reads. Before that it places
 // alone: µs-held is how long (p99) the inventory is held to commit a decision, and µs-decided how long it would
 // be held for the decision too.

@@ -83,14 +83,15 @@ func TestHopeless(t *testing.T) {
 		"a component waits for room": {cluster: func(c *Cluster) { c.ForeignUse = cores(8) }, request: func(r *Request) {
 			r.Components = []Component{{Name: "a", Resources: cores(5)}}
 		}},
-		"the plan waits for anything":            {request: func(r *Request) { in("mars")(r); r.WaitFor = v1alpha1.WaitForAnything }},
-		"a cluster may be made there":            {request: in("mars"), policies: elastic("mars")},
-		"one may be made, and elsewhere":         {request: in("mars"), policies: elastic("eu"), hopeless: true},
-		"one of any size may be made":            {request: func(r *Request) { r.Resources = cores(9) }, policies: elastic("eu")},
-		"Sluice itself waits, who asks for such": {request: func(r *Request) { in("mars")(r); r.Consumer.Platform = v1alpha1.PlatformSelf }},
-		"one may be made that can be peered":     {request: func(r *Request) { r.Peering = &Peering{} }, policies: elastic("eu")},
-		"the consumer has no cluster of its own": {request: func(r *Request) { r.Peering = &Peering{} }, hopeless: true},
-		"the operator's rule allows no cluster":  {policies: Policies{{Rules: []Rule{{By: "policy none", Name: "none", broken: "does not compile"}}}}},
+		"the plan waits for anything":                {request: func(r *Request) { in("mars")(r); r.WaitFor = v1alpha1.WaitForAnything }},
+		"a cluster may be made there":                {request: in("mars"), policies: elastic("mars")},
+		"another policy than the first may make one": {request: in("mars"), policies: append(Policies{{}}, elastic("mars")...)},
+		"one may be made, and elsewhere":             {request: in("mars"), policies: elastic("eu"), hopeless: true},
+		"one of any size may be made":                {request: func(r *Request) { r.Resources = cores(9) }, policies: elastic("eu")},
+		"Sluice itself waits, who asks for such":     {request: func(r *Request) { in("mars")(r); r.Consumer.Platform = v1alpha1.PlatformSelf }},
+		"one may be made that can be peered":         {request: func(r *Request) { r.Peering = &Peering{} }, policies: elastic("eu")},
+		"the consumer has no cluster of its own":     {request: func(r *Request) { r.Peering = &Peering{} }, hopeless: true},
+		"the operator's rule allows no cluster":      {policies: Policies{{Rules: []Rule{{By: "policy none", Name: "none", broken: "does not compile"}}}}},
 		"others of its application must be apart": {request: func(r *Request) {
 			r.Affinity = []v1alpha1.Affinity{{With: v1alpha1.ScopeSpace, By: v1alpha1.LabelRegion, Apart: true}}
 		}},

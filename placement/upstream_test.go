@@ -130,6 +130,7 @@ func TestWhatFailedLately(t *testing.T) {
 		{"mysql/small", []int{10}, 66, "orders that failed there within an hour: 1, the latest: no disk"},
 		{"mysql/small", []int{30}, 89, "fits best; orders that failed there within an hour: 1, the latest: no disk"},
 		{"mysql/small", []int{60}, 100, ""},
+		{"mysql/small", []int{60, 0}, 50, "orders that failed there within an hour: 1, the latest: no disk"},
 		{"mysql/large", []int{0, 0, 0}, 100, "fits best"},
 	} {
 		cheap := aBroker("cheap", "eu", "mysql/small")
@@ -158,7 +159,9 @@ func TestUpstreamStays(t *testing.T) {
 	inv.UpsertCluster(aBroker("eu", "eu", "mysql/large"))
 	inv.UpsertCluster(aBroker("near", "eu", "mysql/small"))
 	u := &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{"eu": upstreamCandidate("eu", ""), "near": upstreamCandidate("near", "")}}
-	has := &v1alpha1.PlacementUpstream{OfferedPlan: v1alpha1.OfferedPlan{Service: "mysql", Plan: "small", ServiceID: "first", PlanID: "former"}}
+	has := &v1alpha1.PlacementUpstream{
+		OfferedPlan: v1alpha1.OfferedPlan{Service: "mysql", Plan: "small", ServiceID: "first", PlanID: "former"}, Dashboard: &v1alpha1.UpstreamDashboard{URL: "https://eu.example/i"},
+	}
 	u.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, true)
 	r := Request{ID: "i", Resources: Resources{v1alpha1.ResourceInstances: 1}, Upstream: u, Current: []string{"eu"}}
 	d, err := inv.Place(r)
@@ -171,8 +174,8 @@ func TestUpstreamStays(t *testing.T) {
 		want   string
 	}{{"mysql/large", true, "former"}, {"mysql/large", false, "former"}, {"mysql/small", true, "former"}, {"mysql/small", false, "eu-small"}} {
 		u.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, row.keeps)
-		if got := u.Placed(aBroker("eu", "eu", row.offers)).PlanID; got != row.want {
-			t.Errorf("%+v: it is of plan %q", row, got)
+		if got := u.Placed(aBroker("eu", "eu", row.offers)); got.PlanID != row.want || got.Dashboard == nil || *got.Dashboard != *has.Dashboard {
+			t.Errorf("%+v: it is of plan %q, and has the dashboard %+v", row, got.PlanID, got.Dashboard)
 		}
 	}
 	u.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, true)
