@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,16 @@ func TestAHostIsGivenOnce(t *testing.T) {
 	restarted.Release("si-1")
 	if _, err := restarted.Place(asks("si-2", "market")); err != nil {
 		t.Errorf("a host of an instance that has gone is still taken: %v", err)
+	}
+}
+
+// The hosts of an update and of what it replaces are in order, so that recordings of the same state are the same.
+func TestHostsOfAnUpdateAreInOrder(t *testing.T) {
+	status := v1alpha1.ServiceInstanceStatus{
+		Decision: &v1alpha1.Decision{Hosts: []string{"b", "d"}}, Delivered: &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Hosts: []string{"a", "b", "c"}}},
+	}
+	if got := HoldingOf(&v1alpha1.ServiceInstance{Status: status}).Hosts; !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+		t.Errorf("they are %v", got)
 	}
 }
 

@@ -94,7 +94,6 @@ func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []position) {
 			p.passing = true
 		}
 	}
-	slices.SortFunc(p.hubs, func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) })
 	if len(fit) == 0 {
 		p.Problem = "no hub accepts it: " + listVerdicts(p.hubs)
 		return
