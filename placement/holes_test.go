@@ -102,6 +102,16 @@ func TestNodesThatHaveNothing(t *testing.T) {
 	}
 }
 
+// What a pod leaves of a node counts with the nodes that have as much.
+func TestNodesThatPodsMakeTheSameCountTogether(t *testing.T) {
+	pod := func(cores int64) Resources { return Resources{corev1.ResourceCPU: cores} }
+	c := withNodes(inRegion("eu", "eu", 7), 5, 2)
+	left := c.holesLeft(book{reserved: pod(3), pods: []podsHeld{{pod(3), 1}}}).API()
+	if len(left.Nodes) != 1 || left.Nodes[0].Count != 2 {
+		t.Errorf("two nodes with 2 are left, and it says %+v", left)
+	}
+}
+
 // Pods are ordered by the last of their resources that differs, the largest first.
 func TestComparePods(t *testing.T) {
 	pod := func(cpu, memory, gpus int64) Resources {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -121,5 +122,25 @@ func TestMemberOfAClusterThatAPolicyMade(t *testing.T) {
 	r, err := NewRequest("si", plan, nil)
 	if err != nil || r.Shape == nil || r.Shape.Variables != nil {
 		t.Errorf("a cluster without variables is asked for as %+v: %v", r.Shape, err)
+	}
+}
+
+// A control plane is asked for with as many machines as the plan has or its consumer chooses, if it runs on machines.
+func TestTheControlPlaneThatIsAskedFor(t *testing.T) {
+	for _, row := range []struct {
+		machines   *v1alpha1.Machines
+		parameters string
+		want       *int32
+	}{
+		{nil, "", nil},
+		{&v1alpha1.Machines{Replicas: 3}, "", ptr.To[int32](3)},
+		{&v1alpha1.Machines{Replicas: 3, Max: 5}, `{"controlPlane": 5}`, ptr.To[int32](5)},
+	} {
+		plan := joining(t, nil)
+		plan.Cluster.ControlPlane = row.machines
+		r, err := NewRequest("si", plan, []byte(row.parameters))
+		if err != nil || !equality.Semantic.DeepEqual(r.Shape.ControlPlane, row.want) {
+			t.Errorf("%+v: asked for are %v machines, want %v: %v", row.machines, r.Shape.ControlPlane, row.want, err)
+		}
 	}
 }

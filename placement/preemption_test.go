@@ -177,14 +177,17 @@ func TestRoomOnACluster(t *testing.T) {
 		victims     int
 		leave       int // 0 if no room is made
 	}{{2, 1, 3, 1}, {3, 1, 3, 2}, {4, 1, 3, 3}, {5, 1, 3, 0}, {1, 1, 3, 0}, {64, 1, 80, 63}, {65, 1, 80, 64}, {66, 1, 80, 0}, {66, 2, 80, 33}} {
-		inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(1 + row.each*int64(row.victims))}})
+		eu := &Cluster{Name: "eu", Ready: true, AccessVerified: true, StorageClasses: []string{"fast"}, Allocatable: cores(1 + row.each*int64(row.victims))}
+		inventory := stock([]*Cluster{eu})
 		inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
 		for i := range row.victims {
 			inventory.Reserve(Holding{Instance: fmt.Sprint("si-", i), Class: "bronze", Held: map[string]Resources{"eu": cores(row.each)}})
 		}
 		s := inventory.Snapshot()
 		at, _ := s.find("eu")
-		found, ok := newSearch(Request{ID: "si-new", Class: "gold", Resources: cores(row.asked)}, s).room(at)
+		asked := cores(row.asked)
+		asked[v1alpha1.StorageResource("fast")] = 1 // of which no capacity is known
+		found, ok := newSearch(Request{ID: "si-new", Class: "gold", Resources: asked}, s).room(at)
 		if ok != (row.leave > 0) || len(found.victims) != row.leave {
 			t.Errorf("%+v: %d leave (%t)", row, len(found.victims), ok)
 		}

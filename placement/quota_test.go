@@ -243,6 +243,15 @@ func TestSeveralQuotas(t *testing.T) {
 	}
 }
 
+// A price of a month is rounded to the nearest ten-thousandth.
+func TestPricesOfAMonthAreRounded(t *testing.T) {
+	for perHour, want := range map[int64]string{68: "0 EUR", 69: "0.0001 EUR", 205: "0.0001 EUR", 206: "0.0002 EUR", 1e9: "730 EUR"} { // in billionths
+		if got := showHeld(priceIn("EUR"), perHour); got != want {
+			t.Errorf("%d an hour: %s, want %s", perHour, got, want)
+		}
+	}
+}
+
 // A budget binds beside limits of resources, in whatever order these are looked at.
 func TestABudgetBesideLimits(t *testing.T) {
 	eu := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8), Currency: "EUR", Prices: map[corev1.ResourceName]int64{"cpu": 2}}

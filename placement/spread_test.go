@@ -288,6 +288,27 @@ func TestTheGroupsThatFitAreListed(t *testing.T) {
 	}
 }
 
+// A group that was not chosen has too few clusters that fit, or else others were better.
+func TestAGroupThatWasNotChosen(t *testing.T) {
+	for fitting, why := range map[int]string{
+		1: "scores 50; 1 fits in b, and a group takes at least 2", 2: "scores 50, and b is not one of the groups chosen", 3: "scores 50, and b is not one of the groups chosen",
+	} {
+		fleet := []*Cluster{inRegion("a1", "a", 8), inRegion("a2", "a", 8)}
+		for i := range fitting {
+			fleet = append(fleet, inRegion(fmt.Sprint("b", i), "b", 4))
+		}
+		r := Request{
+			ID: "si", Resources: Resources{corev1.ResourceCPU: 2}, Clusters: 2, Weights: v1alpha1.ScoreWeights{Balance: 1},
+			Spread: &Spread{By: []string{v1alpha1.LabelRegion}, MinGroups: 1, MinPerGroup: 2},
+		}
+		for _, v := range Explain(r, stock(fleet).Snapshot()) {
+			if v.Cluster == "b0" && v.Message != why {
+				t.Errorf("%d fit in b: %q, want %q", fitting, v.Message, why)
+			}
+		}
+	}
+}
+
 // What replicas have in common need not be what each of them takes: a cluster without it takes none.
 func TestReplicasThatShareAnotherResource(t *testing.T) {
 	for memory, fits := range map[int64]bool{3: true, 2: true, 1: false} {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 // inRegion returns a cluster of a region with some cores.
@@ -306,6 +307,32 @@ func TestHostsOfConsumersWaitForTheirOwnDomain(t *testing.T) {
 	inventory.UpsertCluster(granting("two"))
 	if got := woken(); got["si-two"] != 1 || got["si-one"] != 0 {
 		t.Errorf("woken are %v", got)
+	}
+}
+
+// Requests that a rule refuses by what their consumers have proven, or by their pods, are not judged by others' either.
+func TestWhatRulesReadOfOrdersIsNotJudgedByOthers(t *testing.T) {
+	pods := func(image string) []catalog.Pod { return []catalog.Pod{{Images: []string{image}}} }
+	german := v1alpha1.PolicyRule{AppliesTo: v1alpha1.RuleConsumer, Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimConsumerCountry, Values: []string{"DE"}}}
+	for name, row := range map[string]struct {
+		rule        Rule
+		never, fits Request
+	}{
+		"proofs": {mustCompile(german), Request{Proven: buyer("one", "FR").Status.Claims}, Request{Proven: buyer("two", "DE").Status.Claims}},
+		"pods":   {workloadsRule("policy", "", &v1alpha1.WorkloadRules{Registries: []string{"registry.example"}}), Request{Pods: pods("nginx")}, Request{Pods: pods("registry.example/app")}},
+	} {
+		inventory, woken := watched(inRegion("a1", "a", 1))
+		row.never.ID, row.fits.ID = "si-never", "si-fits"
+		for _, r := range []Request{row.never, row.fits} {
+			r.Resources, r.Rules = Resources{corev1.ResourceCPU: 2}, []Rule{row.rule}
+			if _, err := inventory.Place(r); err == nil {
+				t.Fatalf("%s: %s is placed without room", name, r.ID)
+			}
+		}
+		inventory.UpsertCluster(inRegion("a1", "a", 4))
+		if got := woken(); got["si-fits"] != 1 || got["si-never"] != 0 {
+			t.Errorf("%s: woken are %v", name, got)
+		}
 	}
 }
 
