@@ -5,9 +5,14 @@ import (
 	"maps"
 	"math"
 	"math/bits"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // mostRank returns, by trying all choices of each group, the greatest rank of a choice of a pattern that has the room.
@@ -90,4 +95,29 @@ func TestTheBoundExcludesNoBestChoice(t *testing.T) {
 			with, without = with.before, without.before
 		}
 	})
+}
+
+// A search for room that ends before all choices are tried says so.
+func TestASearchForRoomThatEndsSaysSo(t *testing.T) {
+	for clusters, ends := range map[int]bool{8: false, 20: true} {
+		random := rand.New(rand.NewPCG(1, 2))
+		inventory := NewInventory()
+		for i := range 150 {
+			c := inRegion(fmt.Sprint("c", i), "", 1000+random.Int64N(9000))
+			c.ForeignUse = Resources{corev1.ResourceCPU: random.Int64N(c.Allocatable[corev1.ResourceCPU])}
+			inventory.UpsertCluster(c)
+		}
+		r := Request{ID: "si", Replicas: 5000 * clusters, Clusters: clusters, Resources: Resources{corev1.ResourceCPU: 1}, Weights: v1alpha1.ScoreWeights{Pack: 1}}
+		cramped := 0
+		for _, v := range Explain(r, inventory.Snapshot()) {
+			if strings.Contains(v.Message, "too little room for its share") {
+				if cramped++; strings.HasSuffix(v.Message, " in the best of the first 200000 choices") != ends {
+					t.Errorf("%d clusters: of %s it says %q", clusters, v.Cluster, v.Message)
+				}
+			}
+		}
+		if cramped == 0 {
+			t.Errorf("%d clusters: none has too little room", clusters)
+		}
+	}
 }

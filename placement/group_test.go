@@ -93,6 +93,20 @@ func TestASpreadOverManyGroupsIsTheBest(t *testing.T) {
 	})
 }
 
+// Of many groups whose best clusters score the same, the one with the cheapest is chosen.
+func TestOfManyEqualGroupsTheCheapestIsChosen(t *testing.T) {
+	var fleet []*Cluster
+	for i := range 9 {
+		c := inRegion(fmt.Sprint("c", i), fmt.Sprint("r", i), 8)
+		c.Currency, c.Prices = "EUR", map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(9-i) * 1e9}
+		fleet = append(fleet, c)
+	}
+	r := Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Clusters: 2, Weights: v1alpha1.ScoreWeights{Balance: 1}, Spread: &Spread{By: []string{v1alpha1.LabelRegion}}}
+	if d, err := Place(r, stock(fleet).Snapshot()); err != nil || !d.Uses("c7") || !d.Uses("c8") {
+		t.Errorf("they are on %+v: %v", d.Placements, err)
+	}
+}
+
 // One group of many that has enough clusters is found, though all others have better ones.
 func TestTheOnlyGroupWithEnoughClustersIsFound(t *testing.T) {
 	var fleet []*Cluster

@@ -200,6 +200,9 @@ func TestPlansBesideThePlan(t *testing.T) {
 			if got, want := x.worth(other), x.contentment(other)-before; got != want {
 				t.Fatalf("seed %d: %d moves are worth %d, and all instances gain %d", seed, len(other), got, want)
 			}
+			if len(other) == 0 || !slices.ContainsFunc(plan, func(m planned) bool { return m.request == other[0].request }) {
+				t.Errorf("seed %d: the plan does not begin with a move that was not taken out: %+v", seed, other)
+			}
 			plan = other
 		}
 		if got := x.contentment(nil); got != before {

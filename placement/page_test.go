@@ -72,3 +72,18 @@ func TestPagesFollowTheirClusters(t *testing.T) {
 		}
 	})
 }
+
+// A cluster scores what its own numbers give, whatever page it is on.
+func TestScoresOfClustersOnSeveralPages(t *testing.T) {
+	inventory := NewInventory()
+	for i := range pageRows + 9 {
+		inventory.UpsertCluster(inRegion(fmt.Sprint("c", i), "", int64(1+i%7)))
+	}
+	s := inventory.Snapshot()
+	for _, v := range Explain(Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Weights: v1alpha1.ScoreWeights{Balance: 1}}, s) {
+		has := s.Cluster(v.Cluster).Allocatable[corev1.ResourceCPU]
+		if want := int32(100 * (has - 1) / has); v.Score != want {
+			t.Errorf("%s has %d and scores %d, want %d", v.Cluster, has, v.Score, want)
+		}
+	}
+}

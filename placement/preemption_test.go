@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -155,6 +156,30 @@ func TestPreemptLeavesItsOwnClustersAlone(t *testing.T) {
 		}
 		if p := Preempt(r, inventory.Snapshot()); (p != nil) != makes {
 			t.Errorf("it is on %q, and room is made by %+v", current, p)
+		}
+	}
+}
+
+// The best victims are found among many, unless too many sets of victims were tried for other clusters: then some are still
+// tried on each, and the best of these is taken.
+func TestManySetsOfVictims(t *testing.T) {
+	random, has := rand.New(rand.NewPCG(86, 1)), Resources{}
+	inventory := NewInventory()
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
+	for i := range 24 {
+		held := Resources{corev1.ResourceCPU: 1 + random.Int64N(40), corev1.ResourceMemory: 1 + random.Int64N(40)}
+		has.Add(held, 1)
+		inventory.Reserve(Holding{Instance: fmt.Sprint("si-", i), Class: []string{"bronze", "silver"}[random.IntN(2)], Held: map[string]Resources{"eu": held}})
+	}
+	inventory.UpsertCluster(&Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: has})
+	s := inventory.Snapshot()
+	at, _ := s.find("eu")
+	r := Request{ID: "si-new", Class: "gold", Resources: Resources{corev1.ResourceCPU: has["cpu"] * 2 / 3, corev1.ResourceMemory: has["memory"] * 2 / 3}}
+	for tried, want := range map[int]cost{0: {100, 410, 14}, mostSubsets: {100, 420, 15}} {
+		x := newSearch(r, s)
+		x.subsets = tried
+		if found, ok := x.room(at); !ok || found.cost != want {
+			t.Errorf("after %d: victims cost %+v, want %+v", tried, found.cost, want)
 		}
 	}
 }

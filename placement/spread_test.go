@@ -309,6 +309,26 @@ func TestAGroupThatWasNotChosen(t *testing.T) {
 	}
 }
 
+// Replicas that have to be in one group are on the best clusters of one that have the room, and better clusters of several
+// groups are none of these.
+func TestReplicasInOneGroup(t *testing.T) {
+	var fleet []*Cluster
+	for i, one := range [][2]int64{{3, 0}, {4, 1}, {5, 0}, {6, 4}} { // what they have, and what others use
+		c := inRegion(fmt.Sprint("c", i), "b", one[0])
+		c.ForeignUse = Resources{corev1.ResourceCPU: one[1]}
+		fleet = append(fleet, c)
+	}
+	fleet[3].Labels[v1alpha1.LabelRegion] = "a"
+	fleet = append(fleet, inRegion("c4", "a", 2))
+	r := Request{
+		ID: "si", Replicas: 5, Clusters: 2, Resources: Resources{corev1.ResourceCPU: 1}, Weights: v1alpha1.ScoreWeights{Pack: 1},
+		Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 1},
+	}
+	if d, err := Place(r, stock(fleet).Snapshot()); err != nil || !d.Uses("c0") || !d.Uses("c1") {
+		t.Errorf("they are on %+v: %v", d.Placements, err)
+	}
+}
+
 // What replicas have in common need not be what each of them takes: a cluster without it takes none.
 func TestReplicasThatShareAnotherResource(t *testing.T) {
 	for memory, fits := range map[int64]bool{3: true, 2: true, 1: false} {

@@ -65,6 +65,21 @@ func TestACheaperChoiceIsExplained(t *testing.T) {
 	}
 }
 
+// Prices count no more than they have to: a choice that costs what is left is taken before one that is cheaper and
+// scores less.
+func TestPricesCountNoMoreThanTheyHaveTo(t *testing.T) {
+	inventory := NewInventory()
+	for i, one := range [][2]int64{{9, 3}, {3, 6}, {7, 7}, {9, 9}} { // cores, and cents for one
+		inventory.UpsertCluster(&Cluster{
+			Name: fmt.Sprint("c", i), Ready: true, AccessVerified: true, Allocatable: cores(one[0]), Currency: "EUR", Prices: map[corev1.ResourceName]int64{"cpu": one[1] * 1e7},
+		})
+	}
+	r, _ := budgeted(0, 2, 10e7)
+	if d, err := Place(r, inventory.Snapshot()); err != nil || !d.Uses("c0") || !d.Uses("c2") {
+		t.Errorf("they are on %+v: %v", d.Placements, err)
+	}
+}
+
 // BenchmarkThrift places on eight clusters whose best choice is within the budget, or costs more than it leaves.
 func BenchmarkThrift(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
