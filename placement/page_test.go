@@ -82,8 +82,8 @@ func TestScoresOfClustersOnSeveralPages(t *testing.T) {
 	s := inventory.Snapshot()
 	for _, v := range Explain(Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Weights: v1alpha1.ScoreWeights{Balance: 1}}, s) {
 		has := s.Cluster(v.Cluster).Allocatable[corev1.ResourceCPU]
-		if want := int32(100 * (has - 1) / has); v.Score != want {
-			t.Errorf("%s has %d and scores %d, want %d", v.Cluster, has, v.Score, want)
+		if want := int32(100 * (has - 1) / has); v.Score != want || v.Scores.Balance != want {
+			t.Errorf("%s has %d and scores %d, %d by balance, want %d", v.Cluster, has, v.Score, v.Scores.Balance, want)
 		}
 	}
 }

@@ -68,15 +68,24 @@ func TestACheaperChoiceIsExplained(t *testing.T) {
 // Prices count no more than they have to: a choice that costs what is left is taken before one that is cheaper and
 // scores less.
 func TestPricesCountNoMoreThanTheyHaveTo(t *testing.T) {
-	inventory := NewInventory()
-	for i, one := range [][2]int64{{9, 3}, {3, 6}, {7, 7}, {9, 9}} { // cores, and cents for one
-		inventory.UpsertCluster(&Cluster{
-			Name: fmt.Sprint("c", i), Ready: true, AccessVerified: true, Allocatable: cores(one[0]), Currency: "EUR", Prices: map[corev1.ResourceName]int64{"cpu": one[1] * 1e7},
-		})
-	}
-	r, _ := budgeted(0, 2, 10e7)
-	if d, err := Place(r, inventory.Snapshot()); err != nil || !d.Uses("c0") || !d.Uses("c2") {
-		t.Errorf("they are on %+v: %v", d.Placements, err)
+	for _, row := range []struct {
+		left  int64      // cents
+		fleet [][2]int64 // cores, and cents for one
+		on    []string
+	}{
+		{10, [][2]int64{{9, 3}, {3, 6}, {7, 7}, {9, 9}}, []string{"c0", "c2"}},
+		{9, [][2]int64{{3, 2}, {6, 3}, {5, 4}, {7, 5}, {5, 2}, {9, 9}}, []string{"c1", "c3"}},
+	} {
+		inventory := NewInventory()
+		for i, has := range row.fleet {
+			inventory.UpsertCluster(&Cluster{
+				Name: fmt.Sprint("c", i), Ready: true, AccessVerified: true, Allocatable: cores(has[0]), Currency: "EUR", Prices: map[corev1.ResourceName]int64{"cpu": has[1] * 1e7},
+			})
+		}
+		r, _ := budgeted(0, 2, row.left*1e7)
+		if d, err := Place(r, inventory.Snapshot()); err != nil || !d.Uses(row.on[0]) || !d.Uses(row.on[1]) {
+			t.Errorf("with %d cents they are on %+v, want %v: %v", row.left, d.Placements, row.on, err)
+		}
 	}
 }
 
