@@ -1,10 +1,12 @@
 package placement
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -29,6 +31,14 @@ func TestHopeless(t *testing.T) {
 	}
 	elastic := func(region string) Policies {
 		return Policies{{Name: "grow", Elastic: &v1alpha1.Elastic{Member: v1alpha1.MemberTemplate{Region: region}}}}
+	}
+	priced := elastic("eu")
+	priced[0].Elastic.Member.Prices = &v1alpha1.PriceList{Currency: "EUR", PerHour: cores(1).List()}
+	for i := range 20 { // which no cluster has
+		priced[0].Elastic.Member.Prices.PerHour[corev1.ResourceName(fmt.Sprint("example.com/kind-", i))] = resource.MustParse("1")
+	}
+	costing := func(most int64) func(*Request) {
+		return func(r *Request) { r.MaxPrice = &Price{"EUR", most} }
 	}
 	eu := func(change func(*Cluster)) *Cluster {
 		c := &Cluster{
@@ -87,6 +97,8 @@ func TestHopeless(t *testing.T) {
 		"a cluster may be made there":                {request: in("mars"), policies: elastic("mars")},
 		"another policy than the first may make one": {request: in("mars"), policies: append(Policies{{}}, elastic("mars")...)},
 		"one may be made, and elsewhere":             {request: in("mars"), policies: elastic("eu"), hopeless: true},
+		"one may be made, and costs no more":         {request: costing(2e9), policies: priced},
+		"one may be made, and costs too much":        {request: costing(2e9 - 1), policies: priced, hopeless: true},
 		"one of any size may be made":                {request: func(r *Request) { r.Resources = cores(9) }, policies: elastic("eu")},
 		"Sluice itself waits, who asks for such":     {request: func(r *Request) { in("mars")(r); r.Consumer.Platform = v1alpha1.PlatformSelf }},
 		"one may be made that can be peered":         {request: func(r *Request) { r.Peering = &Peering{} }, policies: elastic("eu")},
