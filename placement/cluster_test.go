@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -161,5 +162,12 @@ func TestClusterOfRunsPods(t *testing.T) {
 		if (c.Unguarded == "") != guards {
 			t.Errorf("driver %s: %q", driver, c.Unguarded)
 		}
+	}
+}
+
+func TestEachCredentialIsNamedOnceInOrder(t *testing.T) {
+	claims := []v1alpha1.Claim{{Credential: "b"}, {Credential: "a"}, {}, {Credential: "b"}}
+	if got := CredentialsOf(claims); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("got %q", got)
 	}
 }
