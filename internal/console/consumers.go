@@ -28,10 +28,17 @@ func (s *server) consumersPage(c *call) (*page, error) {
 	if err := s.list(c.Context(), &credentials); err != nil {
 		return nil, err
 	}
-	rows, byName := make([]*consumerRow, len(all.Items)), map[string]*consumerRow{}
+	rows := make([]*consumerRow, len(all.Items))
 	for i := range all.Items {
 		rows[i] = consumerRowOf(&all.Items[i])
-		byName[rows[i].Name] = rows[i]
+	}
+	slices.SortFunc(rows, func(a, b *consumerRow) int {
+		return cmp.Or(rankOf(a.State)-rankOf(b.State), strings.Compare(a.Name, b.Name))
+	})
+	shown, pages := paged(c, rows)
+	byName := map[string]*consumerRow{}
+	for _, row := range shown {
+		byName[row.Name] = row
 	}
 	for i := range credentials.Items {
 		d := &credentials.Items[i]
@@ -39,10 +46,6 @@ func (s *server) consumersPage(c *call) (*page, error) {
 			of.Credentials = append(of.Credentials, credentialRowOf(d))
 		}
 	}
-	slices.SortFunc(rows, func(a, b *consumerRow) int {
-		return cmp.Or(rankOf(a.State)-rankOf(b.State), strings.Compare(a.Name, b.Name))
-	})
-	shown, pages := paged(c, rows)
 	for _, row := range shown {
 		sortCredentials(row.Credentials)
 	}
