@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/market"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/kube"
@@ -63,7 +62,7 @@ func (f *clusterJoinFlags) join(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := registration.Permissions(f.manifest, &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: v1alpha1.DriverKube}})
+	manifest, err := registration.PermissionsToJoin(f.manifest)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -49,19 +50,11 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	newcomers := &registration.Newcomers{
 		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: addresses}, Store: registration.Sealed{Keys: keys},
 	}
-	permissions, err := registration.Permissions(kube.ManifestOptions{}, &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: v1alpha1.DriverKube}})
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := kube.Manifest(permissions)
-	if err != nil {
-		return nil, err
-	}
 	signs := &statements{hub: everywhere, namespace: h.Namespace, keys: keys}
 	sells := market.New(market.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
 		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers), Policies: policyJudge{mgr.GetCache(), h.Namespace, served},
-		Manifest:     manifest,
+		Manifest:     sync.OnceValues(manifestToJoin),
 		Moves:        supposer{mgr.GetCache(), h.Namespace, served}.moves,
 		SignContract: signs.of(selfdescription.StatementContract), SignUsage: signs.of(selfdescription.StatementUsage),
 	}, osb)
@@ -74,6 +67,15 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 		Hub: mgr.GetCache(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Tokens: tokens, Platforms: platforms, OSB: osb, Market: sells,
 		Explain: explainer(served, mgr.GetAPIReader(), h.Namespace), Changes: changes, URL: strings.TrimSuffix(f.trust.publicURL, "/"), Secure: strings.HasPrefix(f.publicURL(), "https://"),
 	}, handler)
+}
+
+// manifestToJoin returns what the owner of a cluster applies to it before it joins, as YAML.
+func manifestToJoin() ([]byte, error) {
+	permissions, err := registration.PermissionsToJoin(kube.ManifestOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return kube.Manifest(permissions)
 }
 
 // loginOf makes refusals of presentations those of the market.

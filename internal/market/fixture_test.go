@@ -112,7 +112,7 @@ func newWorld(t *testing.T) *world {
 			return provider, nil
 		}
 		return "", &Error{Status: http.StatusUnprocessableEntity, Code: "PresentationRefused", Description: "The presentation was refused."}
-	}, Connect: w.reached.connect, Policies: w.judged, Manifest: []byte("kind: Namespace\n"), Moves: func(_ context.Context, cluster string, lost bool) ([]Move, int, error) {
+	}, Connect: w.reached.connect, Policies: w.judged, Manifest: func() ([]byte, error) { return []byte("kind: Namespace\n"), nil }, Moves: func(_ context.Context, cluster string, lost bool) ([]Move, int, error) {
 		return []Move{{Instance: "si-0", To: []string{"beside-" + cluster}}, {Instance: "si-1", Why: fmt.Sprint("lost: ", lost)}}, 7, nil
 	}}
 	w.start()

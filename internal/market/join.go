@@ -28,8 +28,12 @@ type Access struct {
 
 // manifest answers with what the owner of a cluster applies to it before it joins. It is the same for everybody.
 func (s *server) manifest(c *call) error {
+	manifest, err := s.Manifest()
+	if err != nil {
+		return err
+	}
 	c.ResponseWriter.Header().Set("Content-Type", "application/yaml")
-	_, _ = c.ResponseWriter.Write(s.Manifest) // the client has gone
+	_, _ = c.ResponseWriter.Write(manifest) // the client has gone
 	return nil
 }
 

@@ -45,8 +45,8 @@ type Options struct {
 	// Connect connects to a cluster with the access that its owner gave, stores the access and writes the reference to
 	// it into the cluster's spec, and returns the cluster's UID. Its error is an *Error if the access is refused.
 	Connect func(ctx context.Context, cluster *v1alpha1.MemberCluster, given Access) (uid string, err error)
-	// Manifest has the objects that the owner of a cluster applies to it before it joins, as YAML.
-	Manifest []byte
+	// Manifest returns the objects that the owner of a cluster applies to it before it joins, as YAML.
+	Manifest func() ([]byte, error)
 	// SignContract and SignUsage make statements; nil makes none.
 	SignContract, SignUsage Signer
 	// Policies judges the policies of providers and platforms.

@@ -172,6 +172,11 @@ func Permissions(o kube.ManifestOptions, cluster *v1alpha1.MemberCluster) (kube.
 	return o, nil
 }
 
+// PermissionsToJoin is Permissions for a cluster that joins by an invitation.
+func PermissionsToJoin(o kube.ManifestOptions) (kube.ManifestOptions, error) {
+	return Permissions(o, &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: v1alpha1.DriverKube}})
+}
+
 // Hub changes the resources of member clusters. Owner is the field manager.
 type Hub struct {
 	Client client.Client
