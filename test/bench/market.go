@@ -104,14 +104,7 @@ func (b *bench) measurePages(ctx context.Context, t *table, dataDir string, plan
 	defer s.kill()
 	wait, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	err = poll(wait, 100*time.Millisecond, func(ctx context.Context) error {
-		looks, err := s.looks(ctx, "membercluster")
-		if err == nil && looks < clusters {
-			err = fmt.Errorf("the controller has looked at %d of %d clusters", looks, clusters)
-		}
-		return err
-	})
-	if err != nil {
+	if err := s.awaitLooks(wait, "membercluster", clusters); err != nil {
 		return err
 	}
 	for _, page := range []struct {

@@ -103,14 +103,7 @@ func (b *bench) restart(ctx context.Context, dataDir string, instances int) (res
 	}); err != nil {
 		return found, err
 	}
-	err = poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
-		looks, err := s.looks(ctx, "instance")
-		if err == nil && looks < instances {
-			err = fmt.Errorf("the controller has looked at %d of %d instances", looks, instances)
-		}
-		return err
-	})
-	if err != nil {
+	if err := s.awaitLooks(ctx, "instance", instances); err != nil {
 		return found, err
 	}
 	found.settled = time.Since(began)
@@ -133,6 +126,17 @@ func (s *sluice) recovered() (time.Duration, error) {
 		return 0, errors.New("it has not rebuilt the inventory yet")
 	}
 	return time.ParseDuration(strings.Fields(after)[0])
+}
+
+// awaitLooks polls until a controller has looked so often at anything.
+func (s *sluice) awaitLooks(ctx context.Context, controller string, times int) error {
+	return poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
+		looks, err := s.looks(ctx, controller)
+		if err == nil && looks < times {
+			err = fmt.Errorf("the controller %s has looked %d of %d times", controller, looks, times)
+		}
+		return err
+	})
 }
 
 // looks is how often a controller has looked at anything, by the metrics.

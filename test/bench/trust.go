@@ -70,13 +70,7 @@ func (b *bench) verifyAgain(ctx context.Context, dataDir string, credentials int
 	defer s.kill()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	err = poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
-		looks, err := s.looks(ctx, "selfdescription")
-		if err == nil && looks < credentials {
-			err = fmt.Errorf("the controller has looked at %d of %d credentials", looks, credentials)
-		}
-		return err
-	})
+	err = s.awaitLooks(ctx, "selfdescription", credentials)
 	return s.ready, time.Since(began), err
 }
 
