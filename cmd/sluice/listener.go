@@ -54,15 +54,15 @@ func (l *listener) Start(ctx context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
-	callers.NewConnections(l.mostConnections).Limit(server)
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return l.ready(), nil })
 	if err != nil {
 		return nil // ctx ended before it began
 	}
-	socket, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
+	accepted, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
+	socket := callers.NewConnections(l.mostConnections).Limit(server, accepted.(*net.TCPListener))
 	if l.certificate != "" || l.key != "" {
 		if server.TLSConfig, err = l.tls(ctx); err != nil {
 			return err

@@ -57,7 +57,7 @@ func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 		}
 		spare.Close()
 	}))
-	connections.Limit(server.Config)
+	server.Listener = connections.Limit(server.Config, server.Listener.(*net.TCPListener))
 	server.Start()
 	t.Cleanup(server.Close)
 
@@ -93,7 +93,7 @@ func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 	}
 }
 
-// TestTakenOverConnectionsCount: as long as the handler that has taken one over runs.
+// TestTakenOverConnectionsCount: until they are closed, also after the handler that took one over has returned.
 func TestTakenOverConnectionsCount(t *testing.T) {
 	connections, over := NewConnections(2), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -103,10 +103,12 @@ func TestTakenOverConnectionsCount(t *testing.T) {
 			return
 		}
 		fmt.Fprint(conn, "taken")
-		<-over
-		conn.Close()
+		go func() {
+			<-over
+			conn.Close()
+		}()
 	}))
-	connections.Limit(server.Config)
+	server.Listener = connections.Limit(server.Config, server.Listener.(*net.TCPListener))
 	server.Start()
 	t.Cleanup(server.Close)
 	said := func() (got string) {
@@ -127,7 +129,7 @@ func TestTakenOverConnectionsCount(t *testing.T) {
 	close(over)
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		connections.mu.Lock()
-		open := len(connections.open)
+		open := connections.open
 		connections.mu.Unlock()
 		if open == 0 {
 			return
@@ -139,52 +141,46 @@ func TestTakenOverConnectionsCount(t *testing.T) {
 // TestWhoLeaves: at the limit, the longest idle connection of the address with the most is
 // replaced.
 func TestWhoLeaves(t *testing.T) {
-	c := NewConnections(6)
-	open := func(from string) *fakeConn {
-		conn := &fakeConn{from: from}
-		c.state(conn, http.StateNew)
-		return conn
+	c, closed := NewConnections(6), map[*entry]bool{}
+	var all []*entry
+	open := func(from string) *entry {
+		var e *entry
+		refused := false
+		e = c.begin(netip.MustParseAddr(from), func() error { refused = e == nil; closed[e] = true; return nil })
+		closed[e] = refused
+		all = append(all, e)
+		return e
 	}
-	mine := open("192.0.2.1:1")
-	c.state(mine, http.StateActive)
-	c.state(mine, http.StateIdle)
-	crowd := []*fakeConn{open("192.0.2.2:1"), open("192.0.2.2:2"), open("192.0.2.2:3")}
-	if crowd[0].closed {
+	mine := open("192.0.2.1")
+	mine.busy()
+	mine.wait()
+	crowd := []*entry{open("192.0.2.2"), open("192.0.2.2"), open("192.0.2.2")}
+	if closed[crowd[0]] {
 		t.Error("one of half of the connections is closed")
 	}
-	if fourth := open("192.0.2.2:4"); fourth.closed || !crowd[0].closed {
+	if fourth := open("192.0.2.2"); closed[fourth] || !closed[crowd[0]] {
 		t.Error("an address has more than half, or its newest went instead of its oldest")
 	}
-	c.state(crowd[1], http.StateActive) // it works: the next to go is the third
-	open("192.0.2.3:1")
-	open("192.0.2.4:1")
-	if open("192.0.2.5:1").closed || mine.closed || crowd[1].closed || !crowd[2].closed {
-		t.Errorf("of a full house, closed: mine %v, working %v, waiting %v", mine.closed, crowd[1].closed, crowd[2].closed)
+	crowd[1].busy() // it works: the next to go is the third
+	open("192.0.2.3")
+	open("192.0.2.4")
+	if closed[open("192.0.2.5")] || closed[mine] || closed[crowd[1]] || !closed[crowd[2]] {
+		t.Errorf("of a full house, closed: mine %v, working %v, waiting %v", closed[mine], closed[crowd[1]], closed[crowd[2]])
 	}
-	for conn := range c.open {
-		c.state(conn, http.StateActive)
+	for _, e := range all {
+		e.busy()
 	}
-	if last := open("192.0.2.6:1"); !last.closed {
+	if last := open("192.0.2.6"); !closed[last] {
 		t.Error("where all work, one more is let in")
 	}
-	for conn := range c.open {
-		c.state(conn, http.StateClosed)
+	for _, e := range all {
+		c.end(e)
+		e.wait() // comes after its end
 	}
-	if len(c.open) > 0 || len(c.addresses) > 0 {
-		t.Errorf("left over: %d connections of %d addresses", len(c.open), len(c.addresses))
+	if c.open > 0 || len(c.addresses) > 0 {
+		t.Errorf("left over: %d connections of %d addresses", c.open, len(c.addresses))
 	}
 }
-
-type fakeConn struct {
-	net.Conn
-	from   string
-	closed bool
-}
-
-func (f *fakeConn) RemoteAddr() net.Addr {
-	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.from))
-}
-func (f *fakeConn) Close() error { f.closed = true; return nil }
 
 // lowerDescriptors lowers the limit of open files for one test.
 func lowerDescriptors(t *testing.T, to uint64) {

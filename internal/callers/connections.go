@@ -2,7 +2,6 @@ package callers
 
 import (
 	"container/list"
-	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -17,31 +16,30 @@ const mostConnections = 4096
 // Connections limits the connections of an http.Server, see Limit. At the limit, a new connection
 // replaces an idle one: the one that has been idle longest, among those of the address with the
 // most connections. If none is idle, the new connection is closed. No address may have more than
-// half of the limit. A connection that a handler takes over, for a WebSocket, counts until the
-// handler returns.
+// half of the limit. A connection counts until it is closed, also one that a handler has taken over.
 type Connections struct {
 	most int
 
 	mu        sync.Mutex
-	open      map[net.Conn]*connection
+	open      int
 	addresses map[netip.Addr]*address
-}
-
-// connection is an open connection.
-type connection struct {
-	net.Conn
-	from *address
-	// idle is its element in the address's list of idle connections; nil while it is active.
-	idle *list.Element
-	// taken is set once a handler has taken the connection over.
-	taken bool
 }
 
 // address is the connections of one address.
 type address struct {
 	at   netip.Addr
 	open int
-	idle list.List // of *connection, the longest idle first
+	idle list.List // of *entry, the longest idle first
+}
+
+// entry stands for one connection, until that is closed.
+type entry struct {
+	from *address
+	// idle is its element in the address's list of idle connections; nil while it is active.
+	idle *list.Element
+	// shut closes the connection at once, without the closing message of TLS, which might block.
+	shut  func() error
+	ended bool
 }
 
 // NewConnections sets the limit to most. 0 means half of the file descriptors that the process
@@ -55,87 +53,86 @@ func NewConnections(most int) *Connections {
 			most = int(min(limit.Cur/2, mostConnections))
 		}
 	}
-	return &Connections{most: max(most, 2), open: map[net.Conn]*connection{}, addresses: map[netip.Addr]*address{}}
+	return &Connections{most: max(most, 2), addresses: map[netip.Addr]*address{}}
 }
 
-// connectionKey is the key of a request's connection in its context.
-type connectionKey struct{}
-
-// Limit limits the connections of a server whose handler is set.
-func (c *Connections) Limit(server *http.Server) {
+// Limit limits the connections that a server accepts from a socket. It returns the socket to serve, below TLS.
+func (c *Connections) Limit(server *http.Server, socket *net.TCPListener) net.Listener {
 	server.ConnState = c.state
-	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		return context.WithValue(ctx, connectionKey{}, conn)
-	}
-	handler := server.Handler
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, _ := r.Context().Value(connectionKey{}).(net.Conn)
-		defer c.release(conn)
-		handler.ServeHTTP(w, r)
-	})
+	return &listener{socket, c}
 }
 
-// release ends a connection that its handler has taken over.
-func (c *Connections) release(conn net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known := c.open[conn]; known != nil && known.taken {
-		c.end(conn)
+type listener struct {
+	*net.TCPListener
+	connections *Connections
+}
+
+// Accept returns a connection that counts; the limit may have closed it already.
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
 	}
+	return &connection{conn, l.connections, l.connections.begin(addressOf(conn.RemoteAddr().String()), conn.Close)}, nil
+}
+
+type connection struct {
+	*net.TCPConn
+	connections *Connections
+	entry       *entry
+}
+
+func (c *connection) Close() error {
+	c.connections.end(c.entry)
+	return c.TCPConn.Close()
 }
 
 // state follows the state of a connection.
 func (c *Connections) state(conn net.Conn, state http.ConnState) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	e := conn.(*connection).entry
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
-	case http.StateNew:
-		c.begin(conn)
 	case http.StateActive:
-		if known := c.open[conn]; known != nil {
-			known.busy()
-		}
+		e.busy()
 	case http.StateIdle:
-		if known := c.open[conn]; known != nil {
-			known.wait()
-		}
-	case http.StateHijacked:
-		if known := c.open[conn]; known != nil {
-			known.taken = true
-		}
-	case http.StateClosed:
-		c.end(conn)
+		e.wait()
 	}
 }
 
 // begin counts a connection. At the limit it closes one, perhaps the new one.
-func (c *Connections) begin(conn net.Conn) {
-	at := addressOf(conn.RemoteAddr().String())
+func (c *Connections) begin(at netip.Addr, shut func() error) *entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	from := c.addresses[at]
 	if from == nil {
 		from = &address{at: at}
 		c.addresses[at] = from
 	}
-	added := &connection{Conn: conn, from: from}
-	c.open[conn] = added
+	added := &entry{from: from, shut: shut}
+	c.open++
 	from.open++
 	crowded := from
 	if from.open <= c.most/2 {
-		if len(c.open) <= c.most {
+		if c.open <= c.most {
 			added.wait()
-			return
+			return added
 		}
 		crowded = c.mostCrowded()
 	}
 	leaves := added
 	if crowded != nil && crowded.idle.Len() > 0 {
-		leaves = crowded.idle.Front().Value.(*connection)
+		leaves = crowded.idle.Front().Value.(*entry)
 	}
 	if leaves != added {
 		added.wait()
 	}
-	c.end(leaves.Conn)
-	shut(leaves.Conn)
+	c.forget(leaves)
+	_ = leaves.shut()
+	return added
 }
 
 // mostCrowded returns the address with the most connections, of those with an idle one.
@@ -149,35 +146,34 @@ func (c *Connections) mostCrowded() *address {
 	return most
 }
 
-func (c *Connections) end(conn net.Conn) {
-	known := c.open[conn]
-	if known == nil {
+// end counts a connection no longer.
+func (c *Connections) end(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget(e)
+}
+
+func (c *Connections) forget(e *entry) {
+	if e.ended {
 		return
 	}
-	known.busy()
-	delete(c.open, conn)
-	if known.from.open--; known.from.open == 0 {
-		delete(c.addresses, known.from.at)
+	e.busy()
+	e.ended = true
+	c.open--
+	if e.from.open--; e.from.open == 0 {
+		delete(c.addresses, e.from.at)
 	}
 }
 
-func (c *connection) wait() {
-	if c.idle == nil {
-		c.idle = c.from.idle.PushBack(c)
+func (e *entry) wait() {
+	if e.idle == nil && !e.ended {
+		e.idle = e.from.idle.PushBack(e)
 	}
 }
 
-func (c *connection) busy() {
-	if c.idle != nil {
-		c.from.idle.Remove(c.idle)
-		c.idle = nil
+func (e *entry) busy() {
+	if e.idle != nil {
+		e.from.idle.Remove(e.idle)
+		e.idle = nil
 	}
-}
-
-// shut closes a connection at once, without the closing message of TLS, which might block.
-func shut(conn net.Conn) {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	_ = conn.Close()
 }

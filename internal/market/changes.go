@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sluice-dev/sluice/internal/access"
 )
 
 const (
@@ -152,58 +154,86 @@ func (v *view) watch(stop <-chan struct{}) {
 }
 
 // changes sends the whole list and then each change, as server-sent events or over a WebSocket. With Last-Event-ID it
-// goes on from there, or sends the whole list if it cannot. A follower holds nothing but the number of the state that it
-// has.
+// goes on from there, or sends the whole list if it cannot. A follower holds nothing but its token and the number of the
+// state that it has; over HTTP/1 not even the request, which ends here, while the connection goes on.
 func (s *server) changes(c *call) error {
 	if s.followers.Add(1) > mostFollowers {
 		s.followers.Add(-1)
 		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: s.Heartbeat, Description: "Too many clients follow the market here."}
 	}
-	defer s.followers.Add(-1)
 	open := openEventStream
 	if asksForWebSocket(c.Request) {
 		open = openWebSocket
 	}
 	out, err := open(c, s.Patience)
 	if err != nil {
+		s.followers.Add(-1)
 		return err
 	}
 	v := s.views.of(c.caller)
-	v.follow()
-	defer v.unfollow()
-	out.end(s.serveChanges(c, v, out))
+	token, _ := bearer(c.Request, "") // it has been verified
+	f := &follower{view: v, has: v.numberOf(c.Request.Header.Get("Last-Event-ID")), token: strings.Clone(token), out: out}
+	if c.ProtoMajor > 1 {
+		s.serve(f)
+	} else {
+		go s.serve(f)
+	}
 	return nil
 }
 
-// serveChanges sends a view to a follower, until either ends, and returns why.
-func (s *server) serveChanges(c *call, v *view, out stream) ending {
-	has := v.numberOf(c.Request.Header.Get("Last-Event-ID"))
+// follower is one that follows a view.
+type follower struct {
+	view *view
+	// has is the number of the state that it has; −1 if none.
+	has   int64
+	token string
+	out   stream
+}
+
+// serve sends a follower what changes, until either ends.
+func (s *server) serve(f *follower) {
+	defer s.followers.Add(-1)
+	f.view.follow()
+	defer f.view.unfollow()
+	f.out.end(s.sendChanges(f))
+}
+
+// sendChanges sends a follower what changes, and returns why that ends.
+func (s *server) sendChanges(f *follower) ending {
 	beat := time.NewTicker(s.Heartbeat)
 	defer beat.Stop()
 	for {
-		events, now, next := v.after(has)
-		if out.send(events) != nil {
+		events, now, next := f.view.after(f.has)
+		if f.out.send(events) != nil {
 			return followerGone
 		}
-		has = now
+		f.has = now
 		for waiting := true; waiting; {
 			select {
-			case <-out.gone():
+			case <-f.out.gone():
 				return followerGone
 			case <-s.ending:
 				return brokerEnds
 			case <-next:
 				waiting = false
 			case <-beat.C:
-				if _, err := s.authenticate(c.Request); errors.As(err, new(*Error)) {
+				if !s.mayFollow(f) {
 					return tokenEnded
 				}
-				if out.beat() != nil {
+				if f.out.beat() != nil {
 					return followerGone
 				}
 			}
 		}
 	}
+}
+
+// mayFollow reports whether a follower's token still holds, as far as that can be known now.
+func (s *server) mayFollow(f *follower) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Patience)
+	defer cancel()
+	_, err := s.Tokens.Verify(ctx, f.token)
+	return !errors.Is(err, access.ErrRefused)
 }
 
 // endFollowing ends all answers of changes, and waits a moment for it: the HTTP server does not wait for WebSockets.

@@ -74,7 +74,7 @@ func TestWebSocketsThatEnd(t *testing.T) {
 	w.start()
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
-	ends := func(name string, f *follower, code websocket.StatusCode, reason string) {
+	ends := func(name string, f *reader, code websocket.StatusCode, reason string) {
 		t.Helper()
 		e, ok := f.next()
 		for ok {

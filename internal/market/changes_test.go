@@ -49,8 +49,8 @@ type heard struct {
 	}
 }
 
-// follower reads events; next returns false at the end.
-type follower struct {
+// reader reads events; next returns false at the end.
+type reader struct {
 	next func() (heard, bool)
 	// conn is the WebSocket, and why how it has ended.
 	conn *websocket.Conn
@@ -68,22 +68,25 @@ func (w *world) understood(message []byte) (e heard) {
 }
 
 // followingEvents follows by server-sent events, and has the event of that id; "" has none.
-func (w *world) followingEvents(server *httptest.Server, token, last string) *follower {
+func (w *world) followingEvents(server *httptest.Server, token, last string) *reader {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	w.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/market/v1/changes", nil)
 	must(w.T, err)
 	r.Header = followersHeader(token, last)
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := server.Client().Do(r)
 	must(w.T, err)
 	w.Cleanup(func() { answer.Body.Close() })
+	if server.EnableHTTP2 && answer.ProtoMajor != 2 {
+		w.Errorf("it is answered in %s", answer.Proto)
+	}
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
 		w.Fatalf("it is answered %d, %s", answer.StatusCode, answer.Header.Get("Content-Type"))
 	}
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, 32<<20)
-	return &follower{next: func() (heard, bool) {
+	return &reader{next: func() (heard, bool) {
 		name, id := "", ""
 		for lines.Scan() {
 			field, value, _ := strings.Cut(lines.Text(), ": ")
@@ -100,6 +103,16 @@ func (w *world) followingEvents(server *httptest.Server, token, last string) *fo
 	}}
 }
 
+// followingStream is followingEvents with HTTP/2, where a connection has many requests.
+func (w *world) followingStream(server *httptest.Server, token, last string) *reader {
+	w.Helper()
+	secure := httptest.NewUnstartedServer(server.Config.Handler)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	w.Cleanup(secure.Close)
+	return w.followingEvents(secure, token, last)
+}
+
 func followersHeader(token, last string) http.Header {
 	h := http.Header{"Authorization": {"Bearer " + token}}
 	if last != "" {
@@ -109,7 +122,7 @@ func followersHeader(token, last string) http.Header {
 }
 
 // followingSocket follows by a WebSocket.
-func (w *world) followingSocket(server *httptest.Server, token, last string) *follower {
+func (w *world) followingSocket(server *httptest.Server, token, last string) *reader {
 	w.Helper()
 	conn, answer, err := websocket.Dial(w.Context(), server.URL+"/market/v1/changes", &websocket.DialOptions{HTTPHeader: followersHeader(token, last)})
 	must(w.T, err)
@@ -119,7 +132,7 @@ func (w *world) followingSocket(server *httptest.Server, token, last string) *fo
 	}
 	conn.SetReadLimit(32 << 20)
 	var end websocket.CloseError
-	return &follower{
+	return &reader{
 		next: func() (heard, bool) {
 			kind, message, err := conn.Read(w.Context())
 			if errors.As(err, &end) || err != nil {
@@ -138,7 +151,7 @@ func (w *world) followingSocket(server *httptest.Server, token, last string) *fo
 // and WebSockets are the same, and who has begun with one goes on with the other.
 func TestFollowers(t *testing.T) {
 	w := newWorld(t)
-	for name, following := range map[string]func(*httptest.Server, string, string) *follower{"events": w.followingEvents, "socket": w.followingSocket} {
+	for name, following := range map[string]func(*httptest.Server, string, string) *reader{"events": w.followingEvents, "events over HTTP/2": w.followingStream, "socket": w.followingSocket} {
 		t.Run(name, func(t *testing.T) {
 			w.T, w.catalog, w.rooms = t, &catalog.Catalog{}, newFakeInventory()
 			w.options.Catalog, w.options.Inventory, w.options.Patience = w.catalog, w.rooms, time.Second
@@ -148,7 +161,7 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
-func testFollowers(w *world, following func(server *httptest.Server, token, last string) *follower) {
+func testFollowers(w *world, following func(server *httptest.Server, token, last string) *reader) {
 	t := w.T
 	marketplace(w)
 	server := httptest.NewServer(w.handler)
@@ -189,7 +202,7 @@ func testFollowers(w *world, following func(server *httptest.Server, token, last
 			t.Errorf("after %s comes %s with %d plans", unusable, e.Event, len(e.Data.Plans))
 		}
 	}
-	for name, other := range map[string]func(*httptest.Server, string, string) *follower{"events": w.followingEvents, "socket": w.followingSocket} {
+	for name, other := range map[string]func(*httptest.Server, string, string) *reader{"events": w.followingEvents, "socket": w.followingSocket} {
 		if e, _ := other(server, token, room.ID).next(); e.ID != gone.ID {
 			t.Errorf("%s go on with %s, want %s", name, e.ID, gone.ID)
 		}
