@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e before-release images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults browser race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e before-release images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers browser race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
@@ -34,12 +34,13 @@ image: build ## bin/sluice-image.tar, the binary FROM scratch as sluice-dev/slui
 release: ## bin/release: binaries, SBOMs, image, charts, provenance and checksums of VERSION; KEY=file signs, PUSH=registry/repository pushes
 	@go run ./release -version '$(VERSION)' -out '$(or $(DIR),bin/release)' $(if $(KEY),-key '$(KEY)') $(if $(PUSH),-push '$(PUSH)')
 
-# What takes processors runs one after the other: side by side, each makes the other miss its deadlines.
+# What takes processors runs one after the other: side by side, each makes the other miss its deadlines. Conformance waits
+# for half of its time.
 test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
-	@test/times.sh lint unit+images crash conformance
+	@test/times.sh lint unit+images crash+conformance
 
-e2e: ## What else is real: the docs, trust, the marketplace in a browser, workloads, the chart, Liqo, brokers, other tools
-	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-brokers interop
+e2e: ## What else is real: the docs, trust, the marketplace in a browser, workloads, the chart, Liqo, drivers, brokers, other tools
+	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-drivers+e2e-brokers+interop
 
 # Continuous integration has 90 minutes on two processors. make test has kills after every write of an order, a move and a
 # binding, lost and made clusters on control planes, and the controllers on an embedded hub.
@@ -96,21 +97,29 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 # Collecting garbage less often saves a tenth of the processors' time, for more memory: 24 GiB are enough.
-lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults: export GOGC = 400
+lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers: export GOGC = 400
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
-SLOWEST := ./cmd/sluice ./placement/liqo ./placement/controller ./bindings ./test/faults ./placement/capi ./internal/hub ./internal/journal/sinks ./internal/claims
+SLOWEST := ./cmd/sluice ./bindings ./internal/hub ./internal/journal/sinks ./placement/kube ./internal/claims ./placement/controller
 ATONCE := $(shell expr $$(nproc) + 1)
+
+# DRIVERS are the tests of peered and of made clusters on control planes, and of a network with faults: a quarter of the
+# processors' time of all packages.
+DRIVERS := ./placement/liqo ./placement/capi ./test/capi ./test/faults
 
 # BROKERS are the stories of several Sluices and brokers behind each other, and of the Service Catalog and claims in front of
 # one; the driver's own tests are in unit.
 BROKERS := ^Test(SluiceBehindSluice|ThreeSluicesInARow|Brokers(WithDefects|InACircle|Page)|ACircleInTheCatalogs|KilledWhileABrokerAnswers|DashboardsOfBrokers|ASluiceReadsAnothersResources|ServiceCatalog|ClaimsPage)$$
 
 # Short, because bench runs the whole of test/bench. lint has vetted everything: each go test would vet all packages below its own once more.
-unit: kubernetes databases prometheus cluster-api helm ## Unit and integration tests, on the embedded hub and on real control planes
+unit: kubernetes databases prometheus helm ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
-	@go test -short -vet=off -timeout 20m -p $(ATONCE) -skip '$(BROKERS)' $(SLOWEST) ./...
+	@go test -short -vet=off -timeout 20m -p $(ATONCE) -skip '$(BROKERS)' $(SLOWEST) $$(comm -23 <(go list ./... | sort) <(go list $(DRIVERS) | sort))
+
+e2e-drivers: kubernetes cluster-api helm ## Clusters that are peered, and made by Cluster API, on control planes; a network that hangs and breaks
+	@echo "test: drivers of peered and made clusters, and faults, on control planes"
+	@go test -vet=off -timeout 20m $(DRIVERS)
 
 e2e-brokers: kubernetes databases helm service-catalog ## Sluices behind Sluices, with the conformance suite on top; brokers with defects, and killed meanwhile; a real Service Catalog; claims
 	@echo "test: brokers behind brokers, Service Catalog, claims"
