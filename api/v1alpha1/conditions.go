@@ -24,6 +24,9 @@ const (
 	ConditionPlaced    = "Placed"    // a decision is written and its capacity is reserved
 	ConditionDelivered = "Delivered" // every chosen cluster holds what the decision says
 
+	// PlacementPolicy.
+	ConditionForecast = "Forecast" // what has come of the orders that are expected; only of policies that look ahead
+
 	// Peering.
 	ConditionNetworked     = "Networked"     // the gateways of the two clusters are connected
 	ConditionAuthenticated = "Authenticated" // the consumer has an identity at the provider

@@ -146,6 +146,11 @@ type Elastic struct {
 	// +kubebuilder:validation:Maximum=2592000
 	// +kubebuilder:default=900
 	IdleSeconds int64 `json:"idleSeconds,omitempty"`
+	// AheadSeconds makes clusters for orders that are expected within this time, too, by the forecaster of
+	// `serve --forecast-url`; clusters that they need are not given back. 0 looks at no forecast.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2592000
+	AheadSeconds int64 `json:"aheadSeconds,omitempty"`
 }
 
 // MemberTemplate holds the labels and spec of a new member cluster.

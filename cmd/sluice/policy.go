@@ -174,7 +174,10 @@ its own and the operator's.` + marketHelp,
 			if err != nil {
 				return err
 			}
-			t := table{header: []string{"NAME", "READY", "PROVIDER", "PLATFORMS", "ORGANIZATIONS", "SPACES", "PLANS", "REQUIRES", "PREFERS"}}
+			t := table{
+				header: []string{"NAME", "READY", "PROVIDER", "PLATFORMS", "ORGANIZATIONS", "SPACES", "PLANS", "REQUIRES", "PREFERS", "FORECAST"},
+				wide:   []string{"FORECAST"},
+			}
 			for i := range policies {
 				policy := &policies[i]
 				ready := "unknown"
@@ -183,6 +186,10 @@ its own and the operator's.` + marketHelp,
 					if !view.isTrue {
 						ready = "no: " + view.message
 					}
+				}
+				forecast := ""
+				if view := viewCondition(policy.Status.Conditions, v1alpha1.ConditionForecast); view != nil {
+					forecast = view.message
 				}
 				var requires, prefers []string
 				for _, rule := range policy.Spec.Require {
@@ -200,7 +207,7 @@ its own and the operator's.` + marketHelp,
 				m := policy.Spec.Concerned()
 				t.rows = append(t.rows, []string{
 					policy.Name, ready, orDash(policy.Spec.Provider), all(m.Platforms), all(m.Organizations), all(m.Spaces), all(m.Plans),
-					orDash(strings.Join(requires, ", ")), orDash(strings.Join(prefers, ", ")),
+					orDash(strings.Join(requires, ", ")), orDash(strings.Join(prefers, ", ")), orDash(forecast),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), policies, t)

@@ -59,7 +59,7 @@ type serveFlags struct {
 	keepJournals                   time.Duration
 	mostJournals                   int
 	keepUsage                      time.Duration
-	scorer                         external.Options
+	scorer, forecast               external.Options
 	leaseDuration                  time.Duration
 	lease                          *lease.Lease // nil with an embedded hub
 	// hold returns why nothing may be removed that the hub does not know; nil if it was not restored.
@@ -113,6 +113,9 @@ password, in platforms.yaml of the data folder.`,
 	flags.StringVar(&f.scorer.TokenFile, "scorer-token-file", "", "file with the bearer token for the scorer, read for each request; required unless the scorer has a loopback address")
 	flags.StringVar(&f.scorer.CAFile, "scorer-ca-file", "", "PEM file with the certificate authorities that verify the scorer (default: those of the system)")
 	flags.DurationVar(&f.scorer.Timeout, "scorer-timeout", external.DefaultTimeout, "timeout of a request to the scorer; without an answer its scores do not count")
+	flags.StringVar(&f.forecast.URL, "forecast-url", "", "https URL of a forecaster, which says what will be ordered; policies with elastic.aheadSeconds make clusters for it (docs/clusters.md)")
+	flags.StringVar(&f.forecast.TokenFile, "forecast-token-file", "", "file with the bearer token for the forecaster, read for each request; required unless it has a loopback address")
+	flags.StringVar(&f.forecast.CAFile, "forecast-ca-file", "", "PEM file with the certificate authorities that verify the forecaster (default: those of the system)")
 	f.log.bind(cmd)
 	flags.DurationVar(&f.leaseDuration, "lease-duration", 10*time.Second, "how long the other replicas wait for a leader that does not answer; must be the same on all replicas")
 	return cmd

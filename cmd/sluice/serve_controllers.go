@@ -57,7 +57,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, Charts: kept}
 	var scorer controller.Scorer
 	if f.scorer.URL != "" {
-		if scorer, err = external.New(f.scorer); err != nil {
+		if scorer, err = external.NewScorer(f.scorer); err != nil {
 			return err
 		}
 	}
@@ -83,6 +83,16 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	}
 	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
+	}
+	if f.forecast.URL != "" {
+		forecaster, err := external.NewForecaster(f.forecast)
+		if err != nil {
+			return fmt.Errorf("--forecast-url: %w", err)
+		}
+		if err := mgr.Add(forecaster); err != nil {
+			return fmt.Errorf("set up the forecaster: %w", err)
+		}
+		growing.Forecast = forecaster.Latest
 	}
 	members := &registration.Members{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Connections: connections, Store: registration.Sealed{Keys: keys},

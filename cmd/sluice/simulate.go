@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +75,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if f.empty {
 		fleet.Instances = nil
 	}
-	orders, err := readSimulated(cmd, "--orders", f.orders, (*replay.Recording).Orders, replay.ParseOrders)
+	orders, err := readSimulated(cmd, "--orders", f.orders, (*replay.Recording).Orders, func(book []byte) ([]replay.Booked, error) { return replay.ParseOrders(book, math.MaxInt) })
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/external"
 )
 
 // Controller orders clusters for instances that fit nowhere, and gives them back (v1alpha1.Elastic).
@@ -32,6 +33,8 @@ type Controller struct {
 	Catalog *catalog.Catalog
 	// Inventory in which instances wait for room.
 	Inventory *placement.Inventory
+	// Forecast of orders; nil if nobody makes one.
+	Forecast func() external.Forecast
 	// Leadership of this replica; nil means that there is no other.
 	Leadership interface{ Confirm(context.Context) error }
 	// Clock; nil means the real one.
@@ -161,10 +164,11 @@ func (e *Controller) see(ctx context.Context, p *placement.Policy, promises map[
 	if err != nil {
 		return err
 	}
+	expects := e.expectations(t)
 	var problems []error
 	coming := map[string]string{} // its progress, by the name of the cluster
 	for i := range has.instances {
-		progress, err := e.advance(ctx, t, &has.instances[i], has.member(&has.instances[i]))
+		progress, err := e.advance(ctx, t, expects, &has.instances[i], has.member(&has.instances[i]))
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -172,13 +176,13 @@ func (e *Controller) see(ctx context.Context, p *placement.Policy, promises map[
 			coming[v1alpha1.InstanceClusterName(has.instances[i].Name)] = progress
 		}
 	}
-	problems = append(problems, e.makeMore(ctx, t, has, coming, promises))
+	problems = append(problems, e.makeMore(ctx, t, expects, has, coming, promises))
 	return errors.Join(problems...)
 }
 
 // advance advances one cluster by one step. progress describes what is missing until it is a
 // member cluster that takes placements; empty if it is one, or is being given back.
-func (e *Controller) advance(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
+func (e *Controller) advance(ctx context.Context, t *template, expects *expectations, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
 	op := instance.Status.Operation
 	switch {
 	case !instance.DeletionTimestamp.IsZero():
@@ -201,7 +205,7 @@ func (e *Controller) advance(ctx context.Context, t *template, instance *v1alpha
 	if c == nil || !c.Ready || !c.AccessVerified || len(c.Allocatable) == 0 {
 		return "it is created, and is being added to the inventory", nil
 	}
-	if e.idleFor(member.Name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second {
+	if e.idleFor(member.Name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second && !expects.need(member.Name) {
 		return "", e.giveBack(ctx, instance)
 	}
 	return "", nil

@@ -152,6 +152,8 @@ type demand struct {
 	// waits is, by waiting instance, the name of the cluster on which it will be placed. A
 	// cluster that is not begun yet is described by what prevents that.
 	waits map[string]string
+	// fit is the number of expected orders that fit now, and come that of those that will.
+	fit, come int
 }
 
 // trial computes what a template has to make.
@@ -167,6 +169,8 @@ type trial struct {
 	has placement.Resources
 	// room is how many more clusters are allowed.
 	room int
+	// expected orders are placed after everything that waits.
+	expected []placement.Request
 }
 
 // demand computes the demand by trial.
@@ -178,8 +182,13 @@ func (t *trial) demand(inventory *placement.Inventory) demand {
 			waiting = append(waiting, r)
 		}
 	}
+	waiting = append(waiting, t.expected...)
 	if len(waiting) == 0 {
 		return n
+	}
+	expected := map[string]bool{}
+	for i := range t.expected {
+		expected[t.expected[i].ID] = true
 	}
 	fork := inventory.Fork()
 	place := func(on string) (left []placement.Request) {
@@ -188,6 +197,10 @@ func (t *trial) demand(inventory *placement.Inventory) demand {
 			switch {
 			case err != nil:
 				left = append(left, r)
+			case expected[r.ID] && on == "":
+				n.fit++
+			case expected[r.ID]:
+				n.come++
 			case on != "" && d.Uses(on):
 				n.waits[r.ID] = on
 			}

@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,8 +17,8 @@ import (
 )
 
 // makeMore begins the clusters that waiting instances need, and sets their promises.
-func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, coming map[string]string, promises map[string]string) error {
-	tried := &trial{template: t, has: t.measured(e.Inventory.Snapshot(), has), room: max(int(t.Elastic.AtMost)-len(has.instances), 0)}
+func (e *Controller) makeMore(ctx context.Context, t *template, expects *expectations, has *fleet, coming map[string]string, promises map[string]string) error {
+	tried := &trial{template: t, has: t.measured(e.Inventory.Snapshot(), has), room: max(int(t.Elastic.AtMost)-len(has.instances), 0), expected: expects.orders}
 	for name := range coming {
 		tried.coming = append(tried.coming, name)
 	}
@@ -45,7 +46,7 @@ func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, comi
 			promises[instance] = fmt.Sprintf("policy %s creates a cluster for it", t.Name)
 		}
 	}
-	if err != nil {
+	if err := errors.Join(err, e.explain(ctx, t, expects, &wanted, hindrance)); err != nil {
 		return err
 	}
 	for i := range tried.growths {
@@ -65,7 +66,7 @@ func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, comi
 		if taken[order.Name] {
 			continue
 		}
-		log.FromContext(ctx).Info("Creating a cluster", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(order.Name), "for", len(wanted.waits))
+		log.FromContext(ctx).Info("Creating a cluster", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(order.Name), "for", len(wanted.waits), "expected", wanted.come)
 		err := e.Client.Create(ctx, order)
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the cache does not show it yet

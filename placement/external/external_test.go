@@ -23,7 +23,7 @@ func scorerServer(t *testing.T, answer http.HandlerFunc) *Scorer {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	scorer, err := New(Options{URL: server.URL, Timeout: 100 * time.Millisecond})
+	scorer, err := NewScorer(Options{URL: server.URL, Timeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestAScorerAndSluiceKnowEachOther(t *testing.T) {
 	authority := write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	ask := func(o Options) error {
 		o.URL, o.Timeout = server.URL, 5*time.Second
-		scorer, err := New(o)
+		scorer, err := NewScorer(o)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func TestAScorerElsewhereIsReachedSafelyOrNotAtAll(t *testing.T) {
 		"a name like localhost only": {Options{URL: "http://localhost.example/", TokenFile: token}, "needs https"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(row.options)
+			_, err := NewScorer(row.options)
 			if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "me:secret")) {
 				t.Errorf("error %v, want %q", err, row.want)
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -53,8 +54,9 @@ var OrderColumns = []string{"id", "at", "for", "count", "service", "plan", "para
 
 // ParseOrders reads an order book: CSV (RFC 4180), of which the first line names the columns. Of OrderColumns, plan is
 // required. at and for are durations such as 90m or 36h; count is a number of equal orders, whose ids end in
-// -1, -2, …; parameters are JSON. Without id, an order is named by its line. Errors name the line.
-func ParseOrders(data []byte) ([]Booked, error) {
+// -1, -2, …; parameters are JSON. Without id, an order is named by its line. A book has most orders at most. Errors name
+// the line.
+func ParseOrders(data []byte, most int) ([]Booked, error) {
 	lines := csv.NewReader(bytes.NewReader(data))
 	lines.TrimLeadingSpace, lines.Comment = true, '#'
 	header, err := lines.Read()
@@ -79,6 +81,9 @@ func ParseOrders(data []byte) ([]Booked, error) {
 		order, count, err := parseOrder(header, cells, line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		if count > most-len(booked) {
+			return nil, fmt.Errorf("line %d: with it there are more than %d orders", line, most)
 		}
 		for n := range count {
 			one := order
@@ -169,3 +174,40 @@ func (r *Recording) Orders() []Booked {
 	}
 	return append(booked, last)
 }
+
+// Request returns what an order asks for, of the plans of a catalog. The error says that it is of none, or not valid
+// for its plan.
+func (o *Booked) Request(plans *catalog.Snapshot) (placement.Request, error) {
+	if o.Holding != nil {
+		return placement.Request{ID: o.requestID(), Resources: o.Holding}, nil
+	}
+	var found *catalog.Plan
+	for _, offering := range plans.All() {
+		for _, plan := range offering.Plans {
+			if plan.Name != o.Plan || o.Service != "" && o.Service != offering.Name {
+				continue
+			}
+			if found != nil {
+				return placement.Request{}, fmt.Errorf("services %s and %s both have a plan %q: name the service", found.Offering.Name, offering.Name, o.Plan)
+			}
+			found = plan
+		}
+	}
+	if found == nil {
+		return placement.Request{}, fmt.Errorf("no service%s has a plan %q", named(o.Service), o.Plan)
+	}
+	if err := found.ValidateCreate(o.Parameters); err != nil {
+		return placement.Request{}, err
+	}
+	return placement.NewRequest(o.requestID(), found, o.Parameters)
+}
+
+func named(service string) string {
+	if service == "" {
+		return ""
+	}
+	return fmt.Sprintf(" %q", service)
+}
+
+// requestID differs from the names of all instances.
+func (o *Booked) requestID() string { return "order " + o.ID }

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -69,7 +68,7 @@ func (f *Fleet) Play(orders []Booked, wait time.Duration, at time.Time) (*Simula
 	g.look(0)
 	for i := range orders {
 		p := &play{Outcome: Outcome{Booked: orders[i]}, number: i}
-		if p.request, err = f.request(plans, &orders[i]); err != nil {
+		if p.request, err = orders[i].Request(plans); err != nil {
 			return nil, fmt.Errorf("order %s: %w", orders[i].ID, err)
 		}
 		p.request.At = at
@@ -82,46 +81,6 @@ func (f *Fleet) Play(orders []Booked, wait time.Duration, at time.Time) (*Simula
 	g.finish()
 	return &g.Simulation, nil
 }
-
-// request returns what an order asks for.
-func (f *Fleet) request(plans *catalog.Snapshot, order *Booked) (placement.Request, error) {
-	if order.Holding != nil {
-		return placement.Request{ID: order.requestID(), Resources: order.Holding}, nil
-	}
-	var found *catalog.Plan
-	for i := range f.Offerings {
-		offering := &f.Offerings[i]
-		for k := range offering.Plans {
-			if offering.Plans[k].Name != order.Plan || order.Service != "" && order.Service != offering.Name {
-				continue
-			}
-			if found != nil {
-				return placement.Request{}, fmt.Errorf("services %s and %s both have a plan %q: name the service", found.Offering.Name, offering.Name, order.Plan)
-			}
-			var err error
-			if found, err = plans.Plan(offering.ID, offering.Plans[k].ID); err != nil {
-				return placement.Request{}, err
-			}
-		}
-	}
-	if found == nil {
-		return placement.Request{}, fmt.Errorf("no service%s has a plan %q", named(order.Service), order.Plan)
-	}
-	if err := found.ValidateCreate(order.Parameters); err != nil {
-		return placement.Request{}, err
-	}
-	return placement.NewRequest(order.requestID(), found, order.Parameters)
-}
-
-func named(service string) string {
-	if service == "" {
-		return ""
-	}
-	return fmt.Sprintf(" %q", service)
-}
-
-// requestID differs from the names of all instances.
-func (o *Booked) requestID() string { return "order " + o.ID }
 
 // play is an order while the simulation runs.
 type play struct {

@@ -20,7 +20,7 @@ func TestAnOrderBookIsRead(t *testing.T) {
 plan, at, for, count, parameters, space
 small, 90m, 36h, 2, "{""clusters"": 2}", s
 large,,,,,
-`))
+`), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +44,10 @@ func TestAnOrderBookWithMistakesIsRefused(t *testing.T) {
 		"plan,id\nsmall,a\n,b\n":          "line 3: plan: want the name of a plan",
 		"id,plan\na,small\na,small\n":     `line 3: id "a" is that of line 2 too`,
 		"id,plan\na,small,too many\n":     "wrong number of fields",
+		"plan,count\nsmall,2\nsmall,2\n":  "line 3: with it there are more than 3 orders",
 		"id,plan\na-2,small\n\na,small\n": "",
 	} {
-		if _, err := ParseOrders([]byte(book)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if _, err := ParseOrders([]byte(book), 3); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", book, err, want)
 		}
 	}
