@@ -35,6 +35,8 @@ type Component struct {
 	Hosts  map[string]string
 	// Moves means that it may leave a cluster that does not fit any more: nothing of it is only there.
 	Moves bool
+	// External scores as in a Request.
+	External map[string]int32
 }
 
 // Link limits the latency between the clusters of two components, given by their indices.
@@ -119,7 +121,7 @@ func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footpr
 // of returns the request of one component.
 func (r Request) of(c *Component) Request {
 	one := r
-	one.Components, one.Links = nil, nil
+	one.Components, one.Links, one.component, one.External = nil, nil, c.Name, c.External
 	one.Resources, one.Clusters, one.Current, one.Public, one.Hosts = c.Resources, 1, nil, c.Public, c.Hosts
 	one.LargestPods = c.LargestPods
 	one.Pods = slices.DeleteFunc(slices.Clone(r.Pods), func(p catalog.Pod) bool { return p.Component != c.Name })

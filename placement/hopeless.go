@@ -50,7 +50,7 @@ func (s *Snapshot) mayMake(r Request) bool {
 		}
 		supposed := Supposed(SupposedName, &v1alpha1.ClusterShape{Member: p.Member(&v1alpha1.ClusterPlan{})})
 		made := newPage([]*Cluster{ClusterOf(supposed, r.At)}, s.columns, nil)
-		for _, one := range r.parts() {
+		for _, one := range r.Parts() {
 			if _, refused := refusal(position{page: made}, one.filters(s, nil), false); !refused {
 				return true
 			}

@@ -45,7 +45,7 @@ func placeAnywhere(r Request, s *Snapshot) (Decision, error) {
 // reason why a request can be placed now.
 func Accepts(r Request, s *Snapshot, cluster string) bool {
 	at, found := s.find(cluster)
-	return found && slices.ContainsFunc(r.parts(), func(part Request) bool {
+	return found && slices.ContainsFunc(r.Parts(), func(part Request) bool {
 		stays, here := slices.Contains(part.Current, cluster), at
 		if stays {
 			here.held = s.Reserved(r.ID, cluster)
@@ -55,8 +55,8 @@ func Accepts(r Request, s *Snapshot, cluster string) bool {
 	}) && r.denied(s) == ""
 }
 
-// parts returns the requests of the components, or the request itself if it has none.
-func (r Request) parts() []Request {
+// Parts returns the requests of the components, or the request itself if it has none.
+func (r Request) Parts() []Request {
 	if len(r.Components) == 0 {
 		return []Request{r}
 	}

@@ -1,11 +1,17 @@
 package placement
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ScorerQuestion is the question to an external scorer.
+// QuestionVersion is the version of questions to external scorers; openapi.json of placement/external describes it.
+const QuestionVersion = 1
+
+// ScorerQuestion is the question to an external scorer, about a request or one of its components.
 type ScorerQuestion struct {
+	Version  int             `json:"version"`
 	Request  ScorerRequest   `json:"request"`
 	Clusters []ScorerCluster `json:"clusters"`
 }
@@ -13,6 +19,7 @@ type ScorerQuestion struct {
 // ScorerRequest is a request as an external scorer sees it.
 type ScorerRequest struct {
 	ID        string                        `json:"id"`
+	Component string                        `json:"component,omitempty"`
 	Plan      string                        `json:"plan"`
 	Platform  string                        `json:"platform"`
 	Space     string                        `json:"space,omitempty"`
@@ -43,12 +50,12 @@ type ScorerAnswer struct {
 // other scorers.
 const scorerCandidates = 256
 
-// Question returns the question about a request: the current clusters that fit, then the best
+// Question returns the question about a request without components (see Request.Parts): the current clusters that fit, then the best
 // of the others.
 func Question(r Request, s *Snapshot) ScorerQuestion {
 	e := evaluate(r, s)
-	q := ScorerQuestion{Request: ScorerRequest{
-		ID: r.ID, Plan: r.Consumer.Plan, Platform: r.Consumer.Platform, Space: r.Consumer.Space,
+	q := ScorerQuestion{Version: QuestionVersion, Request: ScorerRequest{
+		ID: r.ID, Component: r.component, Plan: r.Consumer.Plan, Platform: r.Consumer.Platform, Space: r.Consumer.Space,
 		Clusters: r.width(s), Replicas: r.Replicas, Resources: r.on(1),
 	}}
 	for _, c := range append(e.current, e.best(scorerCandidates, nil)...) {
@@ -66,4 +73,18 @@ func Question(r Request, s *Snapshot) ScorerQuestion {
 		q.Clusters = append(q.Clusters, one)
 	}
 	return q
+}
+
+// Scored returns the request with the scores of an external scorer for each of its Parts; nil means that it did not
+// answer.
+func (r Request) Scored(parts []map[string]int32) Request {
+	if len(r.Components) == 0 {
+		r.External = parts[0]
+		return r
+	}
+	r.Components = slices.Clone(r.Components)
+	for i := range r.Components {
+		r.Components[i].External = parts[i]
+	}
+	return r
 }

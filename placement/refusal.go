@@ -19,7 +19,7 @@ type Refusal struct {
 // with components is refused where one of them is. It is none if the policy does not concern the request's consumer.
 func (p *Policy) Refuses(r Request, s *Snapshot) []Refusal {
 	r.Rules = rulesOfClusters(p.Rules)
-	return p.refuses(r.parts(), s)
+	return p.refuses(r.Parts(), s)
 }
 
 // RefusesHubs is Refuses for clusters as the hubs through which a request is reached.
@@ -60,7 +60,7 @@ func rulesOfClusters(rules []Rule) []Rule {
 func Suited(r Request, s *Snapshot) (names []string) {
 	for _, page := range s.pages {
 		var suited set
-		for _, part := range r.parts() {
+		for _, part := range r.Parts() {
 			part.atBest, part.Current, part.Leaving = true, nil, nil
 			filters, facts := part.filters(s, nil), part.facts()
 			for _, rule := range rulesOfClusters(part.Rules) { // which are not among those that refuse for good

@@ -117,6 +117,8 @@ type Request struct {
 	// capacity.
 	WaitFor v1alpha1.WaitFor
 
+	// component that the request is a part for; empty if it is a whole.
+	component string
 	// atBest assumes that every cluster answers, takes new placements and has nothing on it.
 	atBest bool
 }

@@ -187,7 +187,7 @@ func (a *asks) of(r *Request, s *Snapshot) *asks {
 	a.columns, a.filters = len(s.columns), nil
 	alone := *s
 	alone.preemptions = nil
-	for _, part := range r.parts() {
+	for _, part := range r.Parts() {
 		part.Affinity, part.Quotas = nil, nil
 		a.filters = append(a.filters, part.filters(&alone, nil))
 	}
@@ -293,7 +293,7 @@ func (r Request) least() (least Request, key string) {
 	}
 	facts := r.facts()
 	var parts []any
-	for _, part := range r.parts() {
+	for _, part := range r.Parts() {
 		var rules []any
 		for i := range part.Rules {
 			rules = append(rules, part.Rules[i].meaning(facts))

@@ -157,7 +157,7 @@ func (w *waiter) gains(name corev1.ResourceName, before, now int64) bool {
 
 // mayBeShaped reports whether the request or one of its components has known pods.
 func (w *waiter) mayBeShaped() bool {
-	return slices.ContainsFunc(w.parts(), func(part Request) bool { return len(part.LargestPods) > 0 })
+	return slices.ContainsFunc(w.Parts(), func(part Request) bool { return len(part.LargestPods) > 0 })
 }
 
 // holes returns what the nodes of a cluster have free; nil if unknown.

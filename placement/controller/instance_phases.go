@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -139,13 +140,22 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 }
 
 // decide places the request and reserves, and measures both. If the external scorer has a
-// weight, it is asked first; without an answer in time it counts for nothing.
+// weight, it is asked first about each part; without an answer in time it counts for nothing.
 func (r *instanceReconciler) decide(ctx context.Context, request placement.Request) (placement.Decision, error) {
 	if r.scorer != nil && request.Weights.External > 0 {
-		var err error
-		if request.External, err = r.scorer.Score(ctx, request, r.inventory.Snapshot()); err != nil {
-			log.FromContext(ctx).Info("Placing without the external scorer", "reason", err.Error())
+		parts, snapshot := request.Parts(), r.inventory.Snapshot()
+		scores := make([]map[string]int32, len(parts))
+		var asked sync.WaitGroup
+		for i := range parts {
+			asked.Go(func() {
+				var err error
+				if scores[i], err = r.scorer.Score(ctx, parts[i], snapshot); err != nil {
+					log.FromContext(ctx).Info("Placing without the external scorer", "reason", err.Error())
+				}
+			})
 		}
+		asked.Wait()
+		request = request.Scored(scores)
 	}
 	start := r.clock.Now()
 	decision, err := r.inventory.Place(request)

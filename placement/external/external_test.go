@@ -3,18 +3,21 @@ package external
 import (
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/jsonschema"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -188,4 +191,86 @@ func stockOf(fleet []*placement.Cluster) *placement.Inventory {
 		inventory.UpsertCluster(c)
 	}
 	return inventory
+}
+
+// Each component is asked about, and goes where the scorer wants it. Questions and answers are as described.
+func TestComponentsAreScoredOneByOne(t *testing.T) {
+	inventory := stockOf([]*placement.Cluster{
+		{Name: "a", Ready: true, AccessVerified: true, Labels: map[string]string{"zone": "1"}, Allocatable: placement.Resources{"cpu": 8000}},
+		{Name: "b", Ready: true, AccessVerified: true, Provider: "acme", Region: "eu", Allocatable: placement.Resources{"cpu": 4000}},
+	})
+	described := schemas(t)
+	scorer := scorerServer(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		described("Question", body)
+		var asked placement.ScorerQuestion
+		if err := json.Unmarshal(body, &asked); err != nil {
+			t.Error(err)
+		}
+		wants := map[string]string{"web": "b", "worker": "a", "": "b"}
+		answer, _ := json.Marshal(placement.ScorerAnswer{Scores: map[string]int32{wants[asked.Request.Component]: int32(asked.Request.Resources["cpu"] / 10)}})
+		described("Scores", answer)
+		_, _ = w.Write(answer)
+	})
+	for name, row := range map[string]struct {
+		components []placement.Component
+		want       string
+	}{
+		"components": {[]placement.Component{{Name: "web", Resources: placement.Resources{"cpu": 1000}}, {Name: "worker", Resources: placement.Resources{"cpu": 2000}}}, "a [worker] b [web] "},
+		"a whole":    {nil, "b [] "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := scoredRequest("si-a")
+			r.Weights, r.Components = v1alpha1.ScoreWeights{External: 1}, row.components
+			var scores []map[string]int32
+			for _, part := range r.Parts() {
+				one, err := scorer.Score(t.Context(), part, inventory.Snapshot())
+				if err != nil {
+					t.Fatal(err)
+				}
+				scores = append(scores, one)
+			}
+			d, err := placement.Place(r.Scored(scores), inventory.Snapshot())
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.SortFunc(d.Placements, func(a, b placement.Placement) int { return strings.Compare(a.Cluster, b.Cluster) })
+			got := ""
+			for _, p := range d.Placements {
+				got += fmt.Sprintf("%s %v ", p.Cluster, p.Components)
+			}
+			if got != row.want {
+				t.Errorf("placed %s, want %s", got, row.want)
+			}
+			if r.External != nil || len(r.Components) > 0 && r.Components[0].External != nil {
+				t.Error("the request that was asked about has changed")
+			}
+		})
+	}
+}
+
+// schemas checks documents by the schemas of openapi.json.
+func schemas(t *testing.T) func(name string, document []byte) {
+	t.Helper()
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described struct{ Components json.RawMessage }
+	if err := json.Unmarshal(text, &described); err != nil {
+		t.Fatal(err)
+	}
+	return func(name string, document []byte) {
+		schema, err := jsonschema.Compile(fmt.Appendf(nil, `{"$ref": "#/components/schemas/%s", "components": %s}`, name, described.Components))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		value, err := jsonschema.Decode(document)
+		if err != nil {
+			t.Error(err)
+		} else if violation := schema.Validate(value); violation != nil {
+			t.Errorf("%s is not described: %s: %s", document, violation.Path, violation.Message)
+		}
+	}
 }

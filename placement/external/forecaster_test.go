@@ -72,7 +72,9 @@ func TestAForecasterThatFails(t *testing.T) {
 		"too many bytes": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("plan\n" + strings.Repeat("#\n", maxAnswer/2)))
 		}, "its answer is longer than 1048576 bytes"},
-		"another address": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://localhost/", http.StatusFound) }, "it answers 302"},
+		"another address": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://localhost/", http.StatusFound)
+		}, "it answers 302"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fails atomic.Bool
