@@ -25,7 +25,7 @@ type Forecaster struct {
 	latest Forecast
 }
 
-// Forecast is what a forecaster has said.
+// Forecast holds the latest answer of a forecaster.
 type Forecast struct {
 	// Orders that are expected, at times after At.
 	Orders []replay.Booked
