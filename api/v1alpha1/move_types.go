@@ -23,8 +23,12 @@ type Move struct {
 }
 
 // AnnotationLeave on a ServiceInstance lists clusters, comma-separated, that the instance
-// should leave if it can; `sluice rebalance --apply` writes it.
-const AnnotationLeave = "sluice.dev/leave"
+// should leave if it can; `sluice rebalance --apply` and `sluice instance move` write it. AnnotationMoveTo
+// lists the only clusters that it may come to then; empty means any.
+const (
+	AnnotationLeave  = "sluice.dev/leave"
+	AnnotationMoveTo = "sluice.dev/move-to"
+)
 
 // DataCopy is the way of the content of volumes through a backup: to another cluster, or where they are.
 type DataCopy struct {

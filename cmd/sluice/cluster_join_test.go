@@ -204,6 +204,7 @@ func TestProvidersSellByThemselves(t *testing.T) {
 	managesItsPolicies(t, s, cheap)
 	buys := &seen{served: s}
 	buys.ends(t, http.MethodPut, "a", "cheap", "cheap-small", "succeeded")
+	movesWhereItMay(t, buys)
 	removes := func(want int) {
 		t.Helper()
 		c, err := cheap.cluster(t.Context(), "cheap-1")
@@ -226,6 +227,28 @@ func TestProvidersSellByThemselves(t *testing.T) {
 		t.Errorf("left are\n%s", left)
 	}
 	followsBySocket(t, s, cheap.token)
+}
+
+// movesWhereItMay: an operator moves an instance of a plan of their own to the other provider's cluster; that of a
+// provider's plan stays on the provider's.
+func movesWhereItMay(t *testing.T, s *seen) {
+	t.Helper()
+	if out, err := s.sluice("instance", "move", "a", "--to", "dear-1"); err == nil || !strings.Contains(err.Error()+out, "instance a: it stays on cheap-1: none of 2 clusters fits: ") {
+		t.Errorf("a provider's plan moves away: %v\n%s", err, out)
+	}
+	file := filepath.Join(t.TempDir(), "compute.yaml")
+	if err := os.WriteFile(file, []byte(compute), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.offers(file, "compute-small")
+	s.ends(t, http.MethodPut, "b", "compute", "small", "succeeded")
+	if out := s.must("instance", "move", "b", "--to", "dear-1", "--dry-run"); out != "instance b: it would move from cheap-1 to dear-1\n" {
+		t.Errorf("a dry run says %s", out)
+	}
+	if out := s.must("instance", "move", "b", "--to", "dear-1"); out != "instance b: moving from cheap-1\ninstance b: it is on dear-1\n" {
+		t.Errorf("a move says %s", out)
+	}
+	s.ends(t, http.MethodDelete, "b", "compute", "small", "gone")
 }
 
 // saysWhoMayBuy: a provider checks a policy that refuses the consumer, makes it, and removes it. It holds on the provider's

@@ -21,10 +21,10 @@ import (
 func newInstanceCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "instance",
-		Short: "Show service instances, and restore their data",
+		Short: "Show service instances, move them, and restore their data",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newInstanceListCommand(hub), newInstanceDescribeCommand(hub), newInstanceContractCommand(hub), newInstanceRestoreCommand(hub))
+	cmd.AddCommand(newInstanceListCommand(hub), newInstanceDescribeCommand(hub), newInstanceContractCommand(hub), newInstanceMoveCommand(hub), newInstanceRestoreCommand(hub))
 	return cmd
 }
 

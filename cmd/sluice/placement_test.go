@@ -164,6 +164,31 @@ func TestOperatorOfPlacement(t *testing.T) {
 			t.Errorf("annotations are %v", instance.Annotations)
 		}
 	})
+	t.Run("a move is judged before it is asked for", func(t *testing.T) {
+		before := len(instance.Annotations)
+		for _, row := range []struct{ args, want string }{
+			{"move si-1 --to us --dry-run", "instance si-1: it would move from eu to us\n"},
+			{"move si-2", `no instance "si-2"`},
+			{"move si-1 --to nowhere", `there is no member cluster "nowhere"; `},
+			{"move si-1 --from us", `--from: it is not on "us", but on eu`},
+			{"move si-1 --to eu", "it stays on eu: none of 2 clusters fits: "},
+		} {
+			out, err := operator(append([]string{"instance"}, strings.Fields(row.args)...)...)
+			if err != nil {
+				out = err.Error()
+			}
+			if !strings.Contains(out, row.want) {
+				t.Errorf("%s: %s, want %q", row.args, out, row.want)
+			}
+		}
+		if reload(instance); len(instance.Annotations) != before {
+			t.Errorf("it is asked to move: %v", instance.Annotations)
+		}
+		out := must("instance", "move", "si-1", "--to", "us", "--wait", "0")
+		if reload(instance); instance.Annotations[v1alpha1.AnnotationLeave] != "eu" || instance.Annotations[v1alpha1.AnnotationMoveTo] != "us" || out != "instance si-1: moving from eu\n" {
+			t.Errorf("annotations are %v; %s", instance.Annotations, out)
+		}
+	})
 	t.Run("one cluster is described", func(t *testing.T) {
 		out := must("cluster", "describe", "eu")
 		for _, want := range []string{

@@ -283,7 +283,10 @@ func (h *history) deprovision() {
 
 func (h *history) leave() {
 	if instance := h.any(); instance != nil {
-		instance.Annotations = map[string]string{v1alpha1.AnnotationLeave: rapid.SampledFrom(h.clusters).Draw(h.T, "from")}
+		instance.Annotations = map[string]string{
+			v1alpha1.AnnotationLeave:  rapid.SampledFrom(h.clusters).Draw(h.T, "from"),
+			v1alpha1.AnnotationMoveTo: rapid.SampledFrom(append([]string{""}, h.clusters...)).Draw(h.T, "to"),
+		}
 		h.must(h.hub.Update(context.Background(), instance))
 	}
 }

@@ -108,6 +108,21 @@ func (s *scope) apart(cluster string) (stay []string, leave bool) {
 // byOperator is the reason of a departure requested by AnnotationLeave.
 const byOperator = "its operator wants it elsewhere"
 
+// isAsked reports whether an operator has requested a move, and nothing else drives the instance away.
+func (s *scope) isAsked(due []v1alpha1.Departure) bool {
+	_, asked := s.Annotations[v1alpha1.AnnotationLeave]
+	return asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator })
+}
+
+// movesTo returns the only clusters that the instance may come to by the move that is due; none means any.
+func (s *scope) movesTo(snapshot *placement.Snapshot, due []v1alpha1.Departure) []string {
+	if asked := s.Annotations[v1alpha1.AnnotationMoveTo]; asked != "" && len(due) > 0 && s.isAsked(due) {
+		return strings.Split(asked, ",")
+	}
+	_, to := s.makesWay(snapshot, due)
+	return to
+}
+
 // afterRefusal is the delay after a refused move before it is tried again.
 const afterRefusal = 15 * time.Second
 
@@ -267,6 +282,7 @@ func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool
 func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
 	before := s.ServiceInstance.DeepCopy()
 	delete(s.Annotations, v1alpha1.AnnotationLeave)
+	delete(s.Annotations, v1alpha1.AnnotationMoveTo)
 	patched := s.ServiceInstance.DeepCopy()
 	// Only the version that was read may be patched, because the next write is bound to it.
 	asRead := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

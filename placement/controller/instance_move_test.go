@@ -246,6 +246,31 @@ func TestAnOperatorHasAnInstanceLeaveACluster(t *testing.T) {
 	}
 }
 
+// An operator may say where an instance is to come to: then it comes there, or stays.
+func TestAnOperatorSaysWhereAnInstanceComesTo(t *testing.T) {
+	for name, row := range map[string]struct{ to, on string }{
+		"to one that is not the best": {"ap", "ap"},
+		"to one of several":           {"full,ap", "ap"},
+		"to one without room":         {"full", "eu"},
+		"to one that there is not":    {"nowhere", "eu"},
+		"to any":                      {"", "us"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := onEU(t)
+			w.cluster("full", 1)
+			asked := w.instance("si-a")
+			asked.Annotations = map[string]string{v1alpha1.AnnotationLeave: "eu", v1alpha1.AnnotationMoveTo: row.to}
+			w.must(w.hub.Update(t.Context(), asked))
+			w.settle("si-a")
+			instance := w.settle("si-a")
+			w.wantOn(instance, row.on)
+			if len(instance.Annotations) > 0 || w.inventory.Waiting() > 0 {
+				t.Errorf("it is still asked to move: %v", instance.Annotations)
+			}
+		})
+	}
+}
+
 func TestAnInstanceStaysForTheOverlapThatItsPlanGives(t *testing.T) {
 	w := onEU(t)
 	find := w.reconciler.plan

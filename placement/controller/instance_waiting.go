@@ -51,7 +51,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	if by, _ := s.makesWay(r.inventory.Snapshot(), due); by != "" {
 		return r.remain(s, by)
 	}
-	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator }) {
+	if s.isAsked(due) {
 		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // the instance no longer waits
 		return ctrl.Result{}, r.stay(ctx, s)
 	}

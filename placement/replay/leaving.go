@@ -14,10 +14,11 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// Move is the expected result for an instance on a cluster that is drained or lost.
+// Move is the expected result for an instance on a cluster that is drained, lost, or to be left by this instance.
 type Move struct {
 	// Instance is its name.
 	Instance string `json:"instance"`
@@ -70,12 +71,34 @@ func (f *Fleet) Leave(ctx context.Context, plans *catalog.Snapshot, cluster stri
 	return moves, len(on) - len(moves), nil
 }
 
+// Move returns what would come of moving an instance off a cluster at a time, to one of the clusters to; none means any.
+// It is decided as Leave decides about each instance. The error is ErrNoCluster.
+func (f *Fleet) Move(plans *catalog.Snapshot, instance *v1alpha1.ServiceInstance, from string, to []string, at time.Time) (Move, error) {
+	inventory := f.inventory(at)
+	cluster := inventory.Snapshot().Cluster(from)
+	for _, name := range append([]string{from}, to...) {
+		if inventory.Snapshot().Cluster(name) == nil {
+			return Move{}, fmt.Errorf("%w %q", ErrNoCluster, name)
+		}
+	}
+	l := &leaving{cluster: cluster, plans: plans, inventory: inventory, at: at, asked: true, only: to}
+	move, stays := Move{Instance: instance.Name}, error(nil)
+	if move.To, stays = l.move(instance); stays != nil {
+		move.Why = stays.Error()
+	}
+	return move, nil
+}
+
 // leaving is a cluster that instances leave.
 type leaving struct {
 	cluster   *placement.Cluster // as it is supposed to be
 	plans     *catalog.Snapshot
 	inventory *placement.Inventory
 	at        time.Time
+	// asked means that an operator asks an instance to leave, whatever the cluster's taints; only lists the clusters
+	// that it may come to, none means any.
+	asked bool
+	only  []string
 }
 
 // move reserves the place to which an instance moves. The error says why it stays.
@@ -106,6 +129,11 @@ func (l *leaving) move(instance *v1alpha1.ServiceInstance) (to []string, err err
 	}
 	order.stay(&request)
 	request.At = l.at
+	if len(l.only) > 0 {
+		if request.Selector, err = placement.OnlyClusters(request.Selector, lists.Union(request.Current, request.Leaving, l.only)...); err != nil {
+			return nil, err
+		}
+	}
 	decision, err := l.inventory.Place(l.inventory.Snapshot().Govern(request, order.Consumer))
 	if err != nil {
 		return nil, err
@@ -124,7 +152,7 @@ func (l *leaving) stays(status *v1alpha1.ServiceInstanceStatus, plan *catalog.Pl
 	switch {
 	case status.IsFixed():
 		return errors.New("clusters, and instances of other brokers, do not move")
-	case !evicts:
+	case !evicts && !l.asked:
 		return errors.New("its plan tolerates it")
 	case eviction.Unreachable && l.inventory.Snapshot().Outage():
 		return errors.New("more than half of the clusters would not answer, and then nothing moves")

@@ -258,7 +258,7 @@ func (b *bench) measureFollowers(ctx context.Context, t *table) error {
 }
 
 // hub returns a client of the hub of a running Sluice.
-func (s *sluice) hub() (client.Client, error) {
+func (s *sluice) hub() (client.WithWatch, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", hub.KubeconfigPath(s.dataDir))
 	if err != nil {
 		return nil, err

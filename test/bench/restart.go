@@ -206,12 +206,12 @@ func whileDown(ctx context.Context, dataDir string, write func(c client.Client, 
 	return write(c, h.Namespace)
 }
 
-func newHubClient(config *rest.Config) (client.Client, error) {
+func newHubClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	return client.New(config, client.Options{Scheme: scheme})
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 func storeInventory(ctx context.Context, c client.Client, namespace string) error {
