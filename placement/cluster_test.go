@@ -171,3 +171,48 @@ func TestEachCredentialIsNamedOnceInOrder(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestAClusterIsForsaken(t *testing.T) {
+	for cluster, want := range map[*Cluster]bool{
+		{Removed: true}:              true,
+		{Removed: true, Ready: true}: false,
+		{}:                           false,
+		{Ready: true}:                false,
+	} {
+		if got := cluster.IsForsaken(); got != want {
+			t.Errorf("removed %t, ready %t: %t", cluster.Removed, cluster.Ready, got)
+		}
+	}
+}
+
+func TestCredentialsAreListedOnce(t *testing.T) {
+	claims := []v1alpha1.Claim{{Name: "a", Credential: "sha384-z"}, {Name: "b"}, {Name: "c", Credential: "sha384-a"}, {Name: "d", Credential: "sha384-z"}}
+	if got := CredentialsOf(claims); !slices.Equal(got, []string{"sha384-a", "sha384-z"}) {
+		t.Errorf("they are %v", got)
+	}
+}
+
+func TestNothingIsFreeOnAClusterThatThereIsNot(t *testing.T) {
+	inventory := NewInventory()
+	inventory.UpsertCluster(&Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 4000}})
+	s := inventory.Snapshot()
+	if there, elsewhere := s.Free("eu", "cpu"), s.Free("us", "cpu"); there != 4000 || elsewhere != 0 {
+		t.Errorf("free are %d and %d", there, elsewhere)
+	}
+}
+
+// A fork of an inventory in an outage is in one, too.
+func TestAForkKnowsOfAnOutage(t *testing.T) {
+	inventory := NewInventory()
+	for name, ready := range map[string]bool{"a": true, "b": false, "c": false} {
+		inventory.UpsertCluster(&Cluster{Name: name, Ready: ready, AccessVerified: true})
+	}
+	fork := inventory.Fork()
+	if !fork.Snapshot().Outage() {
+		t.Error("one of three answers, and that is no outage")
+	}
+	fork.UpsertCluster(&Cluster{Name: "b", Ready: true, AccessVerified: true})
+	if fork.Snapshot().Outage() || !inventory.Snapshot().Outage() {
+		t.Error("two of three answer in the fork, and one beside it")
+	}
+}

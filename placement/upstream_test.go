@@ -189,3 +189,32 @@ func TestUpstreamStays(t *testing.T) {
 		t.Errorf("it moves to %+v, though its data are elsewhere", d.Placements)
 	}
 }
+
+// TestUpstreamPrices: the candidate's price counts before that of the broker's market, which counts if the broker has no
+// price list.
+func TestUpstreamPrices(t *testing.T) {
+	market := map[string]Market{"mysql/small": {Price: Price{Currency: "EUR", NanoPerHour: 7}}}
+	for name, row := range map[string]struct {
+		perHour  string
+		currency string
+		markets  map[string]Market
+		want     int64
+		ok       bool
+	}{
+		"of the candidate":            {"0.000000003", "", market, 3, true},
+		"of the market":               {"", "", market, 7, true},
+		"of the price list":           {"", "EUR", market, 7, false},
+		"of neither":                  {"", "", nil, 0, false},
+		"of the price list, no other": {"", "EUR", nil, 0, false},
+	} {
+		broker := aBroker("b", "eu", "mysql/small")
+		broker.Currency, broker.Markets = row.currency, row.markets
+		u := &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{"b": upstreamCandidate("b", row.perHour)}}
+		if price, ok := u.price(broker); ok != row.ok || ok && price.NanoPerHour != row.want {
+			t.Errorf("%s: %v, %t", name, price, ok)
+		}
+		if u.Placed(nil) != nil || u.Placed(broker) == nil {
+			t.Errorf("%s: what is ordered is %v of no broker, %v of one", name, u.Placed(nil), u.Placed(broker))
+		}
+	}
+}
