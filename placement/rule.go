@@ -151,7 +151,7 @@ func rank(a v1alpha1.Assurance) int {
 
 // measured reports whether the rule is about facts that Sluice itself measures, repeatedly.
 func (r *claimRule) measured() bool {
-	return r.Assurance == v1alpha1.AssuranceMeasured || r.Name == v1alpha1.ClaimLatency || r.Name == v1alpha1.ClaimUptime
+	return r.Assurance == v1alpha1.AssuranceMeasured || slices.Contains(v1alpha1.MeasuredClaims, r.Name)
 }
 
 // enough reports whether an assurance is high enough for the rule. A measured claim satisfies a

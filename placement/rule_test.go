@@ -23,6 +23,7 @@ func TestClaimRules(t *testing.T) {
 		"what Sluice measures": {v1alpha1.ClaimRule{Name: "x", Assurance: v1alpha1.AssuranceMeasured}, "x, measured", true},
 		"an uptime":            {v1alpha1.ClaimRule{Name: v1alpha1.ClaimUptime}, v1alpha1.ClaimUptime, true},
 		"a latency":            {v1alpha1.ClaimRule{Name: v1alpha1.ClaimLatency}, v1alpha1.ClaimLatency, true},
+		"a throughput":         {v1alpha1.ClaimRule{Name: v1alpha1.ClaimDataPlaneThroughput}, v1alpha1.ClaimDataPlaneThroughput, true},
 	} {
 		rule, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "rule", Claim: &row.claim})
 		if err != nil {

@@ -42,7 +42,16 @@ const (
 	ClaimUptime = "uptime.ratio"
 	// ClaimLatency is the 95th percentile of the answer time in that window, in milliseconds.
 	ClaimLatency = "latency.p95Ms"
+	// ClaimDataPlaneUptime is the share of pings in that window that the probe on the cluster has answered, 0 to 1.
+	ClaimDataPlaneUptime = "dataPlane.uptime.ratio"
+	// ClaimDataPlaneLatency is the 95th percentile of its answer time, in milliseconds.
+	ClaimDataPlaneLatency = "dataPlane.latency.p95Ms"
+	// ClaimDataPlaneThroughput is the median rate of transfers to it, in Mbit/s.
+	ClaimDataPlaneThroughput = "dataPlane.throughput.mbitPerSecond"
 )
+
+// MeasuredClaims are the names of the claims about facts that Sluice measures, repeatedly.
+var MeasuredClaims = []string{ClaimUptime, ClaimLatency, ClaimDataPlaneUptime, ClaimDataPlaneLatency, ClaimDataPlaneThroughput}
 
 // Claim is one verified statement about a member cluster or its provider, or about a consumer. A claim with
 // several values (certifications, countries) is stored as several Claims.

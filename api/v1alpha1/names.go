@@ -96,6 +96,10 @@ const (
 	AnnotationInvitation = "sluice.dev/invitation"
 	// LabelElastic holds the name of the PlacementPolicy for which a cluster was created.
 	LabelElastic = "sluice.dev/elastic"
+	// LabelMeasure on a ServiceInstance of Sluice's own holds the name of the MemberCluster that its probe measures.
+	LabelMeasure = "sluice.dev/measure"
+	// ProbeSecret is the name of the workload's secret by which a probe authenticates.
+	ProbeSecret = "token"
 	// PlatformSelf is the platform of the instances that Sluice itself owns.
 	PlatformSelf = "sluice"
 	// FieldManager owns the fields that Sluice applies.

@@ -36,6 +36,7 @@ type PlacementPolicyList struct {
 // PlacementPolicySpec selects requests and states the rules for them.
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.priorityClasses)",message="priority classes are the operator's: the policy of a provider declares none"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.makeRoom)",message="makeRoom is the operator's: the policy of a provider moves no instances"
+// +kubebuilder:validation:XValidation:rule="!has(self.measure) || !has(self.provider) && !has(self.platform)",message="measure is the operator's: the policy of a provider or a platform runs no probes"
 // +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.provider)",message="a policy is about the clusters of a provider or about the orders of a platform, not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.priorityClasses)",message="priority classes are the operator's: the policy of a platform declares none"
 // +kubebuilder:validation:XValidation:rule="!has(self.platform) || !has(self.match) || !has(self.match.platforms)",message="the policy of a platform concerns its orders alone: match names no platforms"
@@ -76,6 +77,8 @@ type PlacementPolicySpec struct {
 	// Elastic creates member clusters for instances that the policy concerns and that fit nowhere,
 	// and gives the clusters back later.
 	Elastic *Elastic `json:"elastic,omitempty"`
+	// Measure runs probes on member clusters, by which the broker measures what workloads there get.
+	Measure *Measure `json:"measure,omitempty"`
 	// PriorityClasses that plans may name. They hold for all requests, whatever Match selects. If
 	// two policies declare the same class, the one of the first policy by name counts.
 	// +kubebuilder:validation:MaxItems=32
@@ -151,6 +154,24 @@ type Elastic struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2592000
 	AheadSeconds int64 `json:"aheadSeconds,omitempty"`
+}
+
+// Measure runs one probe on each selected member cluster: an instance of Sluice's own, of a plan of kind workload. The plan
+// has a secret named token, and lists sluice.dev/cluster among its selectable labels. If several policies select a cluster,
+// the first by name counts. A cluster that is being drained or removed has no probe.
+type Measure struct {
+	// Clusters selects the member clusters, by the labels that the selectors of plans match; empty means all.
+	Clusters metav1.LabelSelector `json:"clusters,omitempty"`
+	// ServiceID and PlanID of the plan of the probes.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	ServiceID string `json:"serviceID"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	PlanID string `json:"planID"`
+	// Parameters of the instances, as the plan takes them; selector is added.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 }
 
 // MemberTemplate holds the labels and spec of a new member cluster.

@@ -107,6 +107,9 @@ func policyActs(p *v1alpha1.PlacementPolicySpec) (acts []string) {
 		}
 		acts = append(acts, text+".")
 	}
+	if p.Measure != nil {
+		acts = append(acts, "Runs a probe on each cluster that it selects, by which the broker measures it.")
+	}
 	for _, c := range p.PriorityClasses {
 		acts = append(acts, fmt.Sprintf("Declares the priority class %s (%d).", c.Name, c.Value))
 	}

@@ -120,6 +120,7 @@ var operatorsPart = []struct {
 	{"rebalance", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Rebalance != nil }, "it moves instances to other providers, or from them", "it moves instances, at the cost of the clusters"},
 	{"makeRoom", func(s *v1alpha1.PlacementPolicySpec) bool { return s.MakeRoom != nil }, "it moves instances to other providers, or from them", "it moves instances, at the cost of the clusters"},
 	{"elastic", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Elastic != nil }, "it orders clusters in the name of the operator", "it orders clusters in the name of the operator"},
+	{"measure", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Measure != nil }, "it orders probes in the name of the operator", "it orders probes in the name of the operator"},
 	{"priorityClasses", func(s *v1alpha1.PlacementPolicySpec) bool { return len(s.PriorityClasses) > 0 }, "they hold for the orders of everybody", "they hold for the orders of everybody"},
 }
 

@@ -198,6 +198,7 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 			"a quota":              {id, with(`"quota": {"per": "space", "instances": 0}`), http.StatusUnprocessableEntity, "quota: "},
 			"moves":                {id, with(`"rebalance": {"schedule": "* * * * *"}`), http.StatusUnprocessableEntity, "rebalance: "},
 			"room":                 {id, with(`"makeRoom": {}`), http.StatusUnprocessableEntity, "makeRoom: "},
+			"probes":               {id, with(`"measure": {"serviceID": "s", "planID": "p"}`), http.StatusUnprocessableEntity, "measure: "},
 			"clusters":             {id, with(`"elastic": {"serviceID": "s", "planID": "p", "atMost": 1}`), http.StatusUnprocessableEntity, "elastic: "},
 			"classes":              {id, with(`"priorityClasses": [{"name": "a", "value": 1}]`), http.StatusUnprocessableEntity, "priorityClasses: "},
 			"a field that is none": {id, with(`"colour": "red"`), http.StatusBadRequest, "/colour"},

@@ -363,8 +363,12 @@ func deliverWaitsForAFormerLife(t *testing.T, f *fixture) {
 func theInternetIsOutOfReach(t *testing.T, f *fixture) {
 	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	driver := f.driver()
-	for _, allowed := range []bool{false, true, false} {
-		driver.InternetEgress = allowed
+	for _, row := range []struct{ allowed, probe bool }{{false, false}, {true, false}, {false, true}, {false, false}} {
+		driver.InternetEgress = row.allowed
+		delete(d.Instance.Labels, v1alpha1.LabelMeasure)
+		if row.probe {
+			d.Instance.Labels = map[string]string{v1alpha1.LabelMeasure: d.Placement.Cluster}
+		}
 		if err := driver.Deliver(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
@@ -375,8 +379,8 @@ func theInternetIsOutOfReach(t *testing.T, f *fixture) {
 		reachable := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
 			return slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return peer.IPBlock != nil })
 		})
-		if reachable != allowed {
-			t.Errorf("internet egress in the policy is %v, want %v", reachable, allowed)
+		if reachable != (row.allowed || row.probe) {
+			t.Errorf("%+v: internet egress in the policy is %v", row, reachable)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (t *target) limitRangeObject(hard corev1.ResourceList) *corev1ac.LimitRange
 }
 
 // networkPolicies deny all traffic, except within the namespace, to the cluster's DNS and, if
-// the operator allows it, to the internet.
+// the operator allows it or the workload is a probe of Sluice's own, to the internet.
 func (t *target) networkPolicies() []tenant.Object {
 	namespace := t.Namespace
 	bothWays := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
@@ -73,7 +73,7 @@ func (t *target) networkPolicies() []tenant.Object {
 		// both types kube-router would also admit ingress by the egress rules.
 		allow.WithPolicyTypes(networkingv1.PolicyTypeEgress)
 	}
-	if t.InternetEgress {
+	if t.InternetEgress || t.Instance.Labels[v1alpha1.LabelMeasure] != "" {
 		allow.WithEgress(ToInternet())
 	}
 	return []tenant.Object{

@@ -168,6 +168,7 @@ var uncovered = map[string]string{
 	"Policy.Workloads":            "refuses pods of workloads, and these plans have none",
 	"Policy.MakeRoom":             "says which instances move for an order",
 	"Policy.Elastic":              "says which clusters are made",
+	"Policy.Measure":              "says which probes run",
 }
 
 // claimOfNumbers is a claim of which every cluster has another value.
