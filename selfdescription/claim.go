@@ -31,15 +31,18 @@ func (a Assurance) rank() int {
 
 // Names of claims.
 const (
-	ClaimProviderCountry      = "provider.country"      // headquarters, ISO 3166-1 alpha-2
-	ClaimProviderRegistration = "provider.registration" // for instance "vatID:DE123456789"
-	ClaimConsumerCountry      = "consumer.country"      // headquarters, as of a provider
-	ClaimConsumerRegistration = "consumer.registration" // as of a provider
-	ClaimDatacenterCountry    = "datacenter.country"    // of the hardware, ISO 3166-1 alpha-2
-	ClaimCertification        = "certification"         // for instance "ISO/IEC 27001"
-	ClaimLabel                = "label"                 // SC, L1, L2 or L3
-	ClaimUptime               = "uptime.ratio"          // 0 to 1
-	ClaimLatency              = "latency.p95Ms"         // milliseconds
+	ClaimProviderCountry      = "provider.country"                   // headquarters, ISO 3166-1 alpha-2
+	ClaimProviderRegistration = "provider.registration"              // for instance "vatID:DE123456789"
+	ClaimConsumerCountry      = "consumer.country"                   // headquarters, as of a provider
+	ClaimConsumerRegistration = "consumer.registration"              // as of a provider
+	ClaimDatacenterCountry    = "datacenter.country"                 // of the hardware, ISO 3166-1 alpha-2
+	ClaimCertification        = "certification"                      // for instance "ISO/IEC 27001"
+	ClaimLabel                = "label"                              // SC, L1, L2 or L3
+	ClaimUptime               = "uptime.ratio"                       // 0 to 1, of the API server
+	ClaimLatency              = "latency.p95Ms"                      // milliseconds, of the API server
+	ClaimDataPlaneUptime      = "dataPlane.uptime.ratio"             // 0 to 1, of a probe on the cluster
+	ClaimDataPlaneLatency     = "dataPlane.latency.p95Ms"            // milliseconds, of the probe
+	ClaimDataPlaneThroughput  = "dataPlane.throughput.mbitPerSecond" // median of transfers to the probe
 )
 
 // Claim is a verified statement about a member cluster or its provider, or about a consumer.

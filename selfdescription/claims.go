@@ -229,18 +229,28 @@ func (a *admission) measurements() []Claim {
 		return nil
 	}
 	a.accepted = append(a.accepted, last)
-	var list []Claim
-	if ratio, ok := member(last.Claims["uptime"], "ratio"); ok {
-		list = append(list, a.claim(ClaimUptime, formatNumber(ratio), last))
+	list := a.answers(ClaimUptime, ClaimLatency, last.Claims, last)
+	there, _ := last.Claims["dataPlane"].(map[string]any)
+	list = append(list, a.answers(ClaimDataPlaneUptime, ClaimDataPlaneLatency, there, last)...)
+	if rate, ok := member(there["throughput"], "mbitPerSecond"); ok {
+		list = append(list, a.claim(ClaimDataPlaneThroughput, formatNumber(rate), last))
+	}
+	return list
+}
+
+// answers returns the claims about the answers of an API server or a probe, by their names.
+func (a *admission) answers(uptime, latency string, measured map[string]any, by *Credential) (list []Claim) {
+	if ratio, ok := member(measured["uptime"], "ratio"); ok {
+		list = append(list, a.claim(uptime, formatNumber(ratio), by))
 	}
 	worst, there := 0.0, false
-	for _, vantage := range elements(last.Claims["latency"]) {
+	for _, vantage := range elements(measured["latency"]) {
 		if p95, ok := member(vantage, "p95Ms"); ok {
 			worst, there = max(worst, p95), true
 		}
 	}
 	if there {
-		list = append(list, a.claim(ClaimLatency, formatNumber(worst), last))
+		list = append(list, a.claim(latency, formatNumber(worst), by))
 	}
 	return list
 }

@@ -134,6 +134,20 @@ func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
 		{"a measurement by the broker, at its worst vantage", func(t *testing.T, d *dossier) {
 			d.more = append(d.more, d.issue(t, broker, document(measurement(offeringID))))
 		}, []string{"latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
+		{"a measurement of a probe on it, too", func(t *testing.T, d *dossier) {
+			m := measurement(offeringID)
+			m["dataPlane"] = object{
+				"uptime": object{"ratio": 0.98, "probes": 8600}, "latency": object{"p50Ms": 12, "p95Ms": 31.5, "p99Ms": 44, "vantage": "fra"},
+				"throughput": object{"mbitPerSecond": 412.5, "transfers": 144},
+			}
+			d.more = append(d.more, d.issue(t, broker, document(m)))
+		}, []string{"dataPlane.latency.p95Ms=31.5 measured", "dataPlane.throughput.mbitPerSecond=412.5 measured", "dataPlane.uptime.ratio=0.98 measured",
+			"latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
+		{"a measurement of a probe to which nothing was transferred", func(t *testing.T, d *dossier) {
+			m := measurement(offeringID)
+			m["dataPlane"] = object{"uptime": object{"ratio": 1, "probes": 8600}, "latency": object{"p50Ms": 12, "p95Ms": 31.5, "p99Ms": 44, "vantage": "fra"}}
+			d.more = append(d.more, d.issue(t, broker, document(m)))
+		}, []string{"dataPlane.latency.p95Ms=31.5 measured", "dataPlane.uptime.ratio=1 measured", "latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
 		{"a label by a notary is worth a notary's word, and is no label", func(t *testing.T, d *dossier) {
 			d.trust(notary, TypeLabelCredential, Notary, true)
 			d.more = append(d.more, d.by(t, notary, label(d.offering, d.datacenter)))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -131,8 +130,7 @@ func (r *measurement) issue(ctx context.Context, w *window) error {
 	if err != nil {
 		return err
 	}
-	expected := float64(r.Measure.Probes.Window) / float64(r.Measure.Every)
-	if float64(w.probes) < leastShare*expected || w.answered == 0 {
+	if !w.api.isComplete(r.expected()) {
 		return nil
 	}
 	if w.signed == "" {
@@ -160,18 +158,22 @@ func (r *measurement) sign(ctx context.Context, w *window, offering string) (str
 		return "", err
 	}
 	end := w.start.Add(r.Measure.Probes.Window)
-	return signer.Credential(selfdescription.Document{
-		ValidFrom: end, ValidUntil: r.ends(w),
-		Subject: map[string]any{
-			"id": offering, "type": selfdescription.TypeClusterMeasurement,
-			"window": map[string]any{"start": w.start.Format(time.RFC3339), "end": end.Format(time.RFC3339)},
-			"uptime": map[string]any{"ratio": math.Floor(1e4*float64(w.answered)/float64(w.probes)) / 1e4, "probes": w.probes},
-			"latency": map[string]any{
-				"p50Ms": w.quantile(0.5), "p95Ms": w.quantile(0.95), "p99Ms": w.quantile(0.99), "vantage": r.Measure.Vantage,
-			},
-			"evidenceDigest": selfdescription.DigestOf(w.evidence()).SRI(),
-		},
-	})
+	subject := map[string]any{
+		"id": offering, "type": selfdescription.TypeClusterMeasurement,
+		"window":         map[string]any{"start": w.start.Format(time.RFC3339), "end": end.Format(time.RFC3339)},
+		"uptime":         w.api.uptime(),
+		"latency":        w.api.latency(r.Measure.Vantage),
+		"evidenceDigest": selfdescription.DigestOf(w.evidence()).SRI(),
+	}
+	if part := w.dataPlane(r.expected(), r.Measure.Vantage); part != nil {
+		subject["dataPlane"] = part
+	}
+	return signer.Credential(selfdescription.Document{ValidFrom: end, ValidUntil: r.ends(w), Subject: subject})
+}
+
+// expected returns the number of probes of each kind in a window.
+func (r *measurement) expected() float64 {
+	return float64(r.Measure.Probes.Window) / float64(r.Measure.Every)
 }
 
 // collect removes measurements that have ended; newer ones have replaced them.

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-dev/sluice/internal/probe"
 )
 
-// Probes adds up the results of member cluster probes, by time window, for the clusters that
-// are measured. It is kept in memory: a window in which the broker restarted, or another
-// replica took over, has too few probes.
+// Probes adds up the results of probes of member clusters, by time window, for the clusters that
+// are measured: of their API servers, and of the probes that run on them. It is kept in memory: a
+// window in which the broker restarted, or another replica took over, has too few probes.
 type Probes struct {
 	// Window is the length of a window, aligned to the clock in UTC; it must not be 0.
 	Window time.Duration
@@ -31,13 +33,19 @@ type measured struct {
 
 // window is the results for one cluster in one window.
 type window struct {
-	cluster          string
-	start            time.Time
+	cluster string
+	start   time.Time
+	// api has the probes of the API server; pings and transfers are those to the probe that runs on the cluster.
+	api, pings, transfers tally
+	// signed is the measurement, once it is signed. A retry stores the same one.
+	signed string
+}
+
+// tally counts probes of one kind.
+type tally struct {
 	probes, answered int
 	// latencies of the answered probes, in ascending order of size.
 	latencies []latencies
-	// signed is the measurement, once it is signed. A retry stores the same one.
-	signed string
 }
 
 // latencies counts the latencies of one size; see size.
@@ -62,9 +70,23 @@ func (p *Probes) forget(cluster string) {
 	delete(p.clusters, cluster)
 }
 
-// Probed adds the result of a probe of a cluster. It does not block, and ignores clusters that
-// are not measured.
+// Probed adds the result of a probe of a cluster's API server. Like Pinged and Transferred, it does not block, and
+// ignores clusters that are not measured.
 func (p *Probes) Probed(cluster string, at time.Time, latency time.Duration, err error) {
+	p.add(cluster, at, func(w *window) *tally { return &w.api }, latency, err)
+}
+
+// Pinged adds the result of a ping to the probe that runs on a cluster.
+func (p *Probes) Pinged(cluster string, at time.Time, latency time.Duration, err error) {
+	p.add(cluster, at, func(w *window) *tally { return &w.pings }, latency, err)
+}
+
+// Transferred adds how long it took until that probe had received probe.TransferBytes.
+func (p *Probes) Transferred(cluster string, at time.Time, took time.Duration, err error) {
+	p.add(cluster, at, func(w *window) *tally { return &w.transfers }, took, err)
+}
+
+func (p *Probes) add(cluster string, at time.Time, to func(*window) *tally, latency time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.clusters[cluster]
@@ -78,7 +100,7 @@ func (p *Probes) Probed(cluster string, at time.Time, latency time.Duration, err
 	if at.Before(m.open.start) {
 		return // the clock was set back
 	}
-	m.open.add(latency, err == nil)
+	to(m.open).add(latency, err == nil)
 }
 
 // close ends the open window if it is over.
@@ -112,18 +134,18 @@ func (p *Probes) done(w *window) {
 	}
 }
 
-func (w *window) add(latency time.Duration, answered bool) {
-	w.probes++
+func (t *tally) add(latency time.Duration, answered bool) {
+	t.probes++
 	if !answered {
 		return
 	}
-	w.answered++
+	t.answered++
 	of := size(latency)
-	i, found := slices.BinarySearchFunc(w.latencies, of, func(l latencies, of uint32) int { return cmp.Compare(l.size, of) })
+	i, found := slices.BinarySearchFunc(t.latencies, of, func(l latencies, of uint32) int { return cmp.Compare(l.size, of) })
 	if !found {
-		w.latencies = slices.Insert(w.latencies, i, latencies{size: of})
+		t.latencies = slices.Insert(t.latencies, i, latencies{size: of})
 	}
-	w.latencies[i].count++
+	t.latencies[i].count++
 }
 
 // maxSize is the largest size: 100 seconds. Longer latencies count as this.
@@ -154,9 +176,9 @@ func milliseconds(size uint32) float64 { return float64(size) / 10 }
 
 // quantile returns the smallest latency, in milliseconds, that at least the given share of all
 // latencies does not exceed (nearest rank). There must be at least one latency.
-func (w *window) quantile(share float64) float64 {
-	rank := max(int(math.Ceil(share*float64(w.answered))), 1)
-	for _, l := range w.latencies {
+func (t *tally) quantile(share float64) float64 {
+	rank := max(int(math.Ceil(share*float64(t.answered))), 1)
+	for _, l := range t.latencies {
 		if rank -= int(l.count); rank <= 0 {
 			return milliseconds(l.size)
 		}
@@ -164,17 +186,65 @@ func (w *window) quantile(share float64) float64 {
 	return milliseconds(maxSize)
 }
 
-// evidence lists the number of probes of each latency, so that the measurement can be checked.
-// Probes without a latency were not answered. It is shorter than 20,000 bytes.
+// isComplete reports whether enough probes were made, of the expected number, and one was answered.
+func (t *tally) isComplete(expected float64) bool {
+	return float64(t.probes) >= leastShare*expected && t.answered > 0
+}
+
+// uptime returns the share of answered probes, as a measurement has it.
+func (t *tally) uptime() map[string]any {
+	return map[string]any{"ratio": math.Floor(1e4*float64(t.answered)/float64(t.probes)) / 1e4, "probes": t.probes}
+}
+
+// latency returns the quantiles from a vantage, as a measurement has them.
+func (t *tally) latency(vantage string) map[string]any {
+	return map[string]any{"p50Ms": t.quantile(0.5), "p95Ms": t.quantile(0.95), "p99Ms": t.quantile(0.99), "vantage": vantage}
+}
+
+// throughput returns the median rate of transfers, as a measurement has it; nil if none succeeded.
+func (t *tally) throughput() map[string]any {
+	if t.answered == 0 {
+		return nil
+	}
+	rate := 8e-3 * probe.TransferBytes / t.quantile(0.5) // kbit in a millisecond
+	return map[string]any{"mbitPerSecond": math.Floor(100*rate) / 100, "transfers": t.answered}
+}
+
+// dataPlane returns the part of a measurement about the probe that runs on the cluster; nil if there was none for the
+// whole window, or if it never answered.
+func (w *window) dataPlane(expected float64, vantage string) map[string]any {
+	if !w.pings.isComplete(expected) {
+		return nil
+	}
+	part := map[string]any{"uptime": w.pings.uptime(), "latency": w.pings.latency(vantage)}
+	if throughput := w.transfers.throughput(); throughput != nil {
+		part["throughput"] = throughput
+	}
+	return part
+}
+
+// evidence lists the number of probes of each latency, so that the measurement can be checked: of the API server, then of
+// pings and transfers to the probe that runs on the cluster, if there were any. Probes without a latency were not
+// answered. It is shorter than 60,000 bytes.
 func (w *window) evidence() string {
 	var b strings.Builder
-	b.WriteString("milliseconds,probes\n")
-	for _, l := range w.latencies {
-		b.WriteString(strconv.FormatFloat(milliseconds(l.size), 'f', 1, 64))
-		fmt.Fprintf(&b, ",%d\n", l.count)
+	w.api.list(&b, "milliseconds,probes")
+	if w.pings.probes > 0 {
+		w.pings.list(&b, "dataPlane milliseconds,probes")
 	}
-	if lost := w.probes - w.answered; lost > 0 {
-		fmt.Fprintf(&b, ",%d\n", lost)
+	if w.transfers.probes > 0 {
+		w.transfers.list(&b, fmt.Sprintf("dataPlane milliseconds,transfers of %d bytes", probe.TransferBytes))
 	}
 	return b.String()
+}
+
+func (t *tally) list(b *strings.Builder, header string) {
+	b.WriteString(header + "\n")
+	for _, l := range t.latencies {
+		b.WriteString(strconv.FormatFloat(milliseconds(l.size), 'f', 1, 64))
+		fmt.Fprintf(b, ",%d\n", l.count)
+	}
+	if lost := t.probes - t.answered; lost > 0 {
+		fmt.Fprintf(b, ",%d\n", lost)
+	}
 }

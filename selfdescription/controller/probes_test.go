@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/selfdescription"
 )
 
 // evidenceLimit is the limit of a SelfDescription's evidence, in bytes.
@@ -115,6 +117,76 @@ func TestEveryProbeIntervalIsMeasured(t *testing.T) {
 	}
 }
 
+// TestTheDataPlaneOfAWindow: a window has a part about the probe on the cluster if that was there for the whole window.
+func TestTheDataPlaneOfAWindow(t *testing.T) {
+	for name, row := range map[string]struct {
+		pinged, answered func(minute int) bool
+		transfers        int
+		want             string
+	}{
+		"no probe":                     {never, never, 0, ""},
+		"a probe that never came":      {always, never, 0, ""},
+		"a probe that came too late":   {func(minute int) bool { return minute >= 7 }, always, 3, ""},
+		"a probe that came a bit late": {func(minute int) bool { return minute >= 6 }, always, 0, `{"latency":{"p50Ms":33,"p95Ms":58,"p99Ms":60,"vantage":"fra"},"uptime":{"probes":54,"ratio":1}}`},
+		"a probe": {always, always, 3,
+			`{"latency":{"p50Ms":30,"p95Ms":57,"p99Ms":60,"vantage":"fra"},"throughput":{"mbitPerSecond":41.94,"transfers":3},"uptime":{"probes":60,"ratio":1}}`},
+		"a probe that was away for a quarter": {always, func(minute int) bool { return minute >= 15 }, 0,
+			`{"latency":{"p50Ms":38,"p95Ms":58,"p99Ms":60,"vantage":"fra"},"uptime":{"probes":60,"ratio":0.75}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, time.Hour, time.Minute)
+			for minute := range 60 {
+				if at := start.Add(time.Duration(minute) * time.Minute); row.pinged(minute) {
+					b.Measure.Probes.Pinged("fra", at, time.Duration(minute+1)*time.Millisecond, failing(!row.answered(minute)))
+				}
+			}
+			for i := range row.transfers { // 1 MiB in 100, 200 and 300 ms
+				b.Measure.Probes.Transferred("fra", start.Add(time.Minute), time.Duration(i+1)*100*time.Millisecond, nil)
+			}
+			b.Measure.Probes.Transferred("fra", start.Add(time.Minute), 0, failing(true)) // changes nothing
+			b.probe(1)
+			if err := b.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			stored := b.stored()
+			if len(stored) != 1 {
+				t.Fatalf("%d measurements are stored, want 1", len(stored))
+			}
+			c, err := selfdescription.Parse(stored[0].Spec.Credential)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if part := c.Claims["dataPlane"]; part != nil {
+				text, err := json.Marshal(part)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = string(text)
+			}
+			if got != row.want {
+				t.Errorf("the data plane is\n%s, want\n%s", got, row.want)
+			}
+			if c.Claims["evidenceDigest"] != selfdescription.DigestOf(stored[0].Spec.Evidence).SRI() {
+				t.Error("the evidence is another")
+			}
+			if has := strings.Contains(stored[0].Spec.Evidence, "\ndataPlane milliseconds,probes\n"); has != row.pinged(59) {
+				t.Errorf("pings are evidence: %t", has)
+			}
+		})
+	}
+}
+
+func always(int) bool { return true }
+func never(int) bool  { return false }
+
+func failing(fails bool) error {
+	if fails {
+		return errors.New("no answer")
+	}
+	return nil
+}
+
 // TestAMeasurementThatCannotBeStoredIsNotLost: it is stored once, when the hub accepts it.
 func TestAMeasurementThatCannotBeStoredIsNotLost(t *testing.T) {
 	b := newBench(t, time.Hour, time.Minute)
@@ -192,7 +264,7 @@ func TestLatenciesAreRoundedUpALittle(t *testing.T) {
 
 // TestQuantilesAreThoseOfAllProbes compares them with sorting all latencies.
 func TestQuantilesAreThoseOfAllProbes(t *testing.T) {
-	w := &window{}
+	w := &tally{}
 	var all []uint32
 	for range 2000 {
 		latency := time.Duration(rand.ExpFloat64() * float64(30*time.Millisecond))
@@ -207,7 +279,7 @@ func TestQuantilesAreThoseOfAllProbes(t *testing.T) {
 			t.Errorf("the %v quantile is %v, want %v", share, w.quantile(share), want)
 		}
 	}
-	if evidence := w.evidence(); !strings.HasSuffix(evidence, "\n,1\n") {
+	if evidence := (&window{api: *w}).evidence(); !strings.HasSuffix(evidence, "\n,1\n") {
 		t.Errorf("the probe without an answer is not the last of %q", evidence)
 	}
 }

@@ -19,12 +19,23 @@ var ownClasses = map[string]class{
 		part("certifiedCredentials", 0, many, "CertifiedCredential"),
 	),
 	"CertifiedCredential": partOf(literal(sriString, "digestSRI", 1, 1)),
-	// ClusterMeasurement is the broker's measurement of an offering in one window.
+	// ClusterMeasurement is the broker's measurement of an offering in one window: of its API server and, in dataPlane, of a
+	// probe on it.
 	"ClusterMeasurement": own(
 		part("window", 1, 1, "Window"),
 		part("uptime", 1, 1, "Uptime"),
 		part("latency", 1, many, "Latency"),
+		part("dataPlane", 0, 1, "DataPlane"),
 		literal(sriString, "evidenceDigest", 1, 1),
+	),
+	"DataPlane": partOf(
+		part("uptime", 1, 1, "Uptime"),
+		part("latency", 1, many, "Latency"),
+		part("throughput", 0, 1, "Throughput"),
+	),
+	"Throughput": partOf(
+		literal(xsdDecimal, "mbitPerSecond", 1, 1).fitting("range", between(0, 1e9)),
+		literal(xsdCount, "transfers", 1, 1),
 	),
 	"Window": partOf(
 		literal(xsdTime, "start", 1, 1),

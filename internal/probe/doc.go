@@ -1,0 +1,9 @@
+// Package probe measures what workloads on member clusters get. A probe on the cluster opens a connection to the broker
+// (Client, which sluice probe runs); the leader times what it answers (Server), by its own clock alone: nothing that a
+// probe says is believed.
+//
+// A probe answers each message with its SHA-256. Messages are random, so that no answer can be given before its question
+// was received: a few bytes show the latency, many the throughput.
+//
+// This package must not know what becomes of the results.
+package probe
