@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestExamples applies docs/examples and charts/services to one hub: the hub accepts every field, and the
+// TestExamples applies docs/examples and the offerings of charts to one hub: the hub accepts every field, and the
 // catalog serves every offering.
 func TestExamples(t *testing.T) {
 	r := run(t)
 	strict := client.WithFieldValidation(r.hub, metav1.FieldValidationStrict)
 	var files []string
-	for _, folder := range []string{"../docs/examples", "../charts/services"} {
+	for _, folder := range []string{"../docs/examples", "../charts", "../charts/services"} {
 		found, err := filepath.Glob(folder + "/*.yaml")
 		if err != nil || len(found) == 0 {
 			t.Fatalf("there is nothing in %s: %v", folder, err)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -245,14 +246,14 @@ func TestDocumentedPlan(t *testing.T) {
 	}
 }
 
-// TestServicesTakeTheirLimits renders each plan of charts/services with the most that its parameters
+// TestServicesTakeTheirLimits renders each plan of charts/services, and that of probes, with the most that its parameters
 // allow: it takes its limits, no more and no less.
 func TestServicesTakeTheirLimits(t *testing.T) {
 	files, err := filepath.Glob("../charts/services/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no services: %v", err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, "../charts/probe.yaml") {
 		document, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -276,6 +277,8 @@ func TestServicesTakeTheirLimits(t *testing.T) {
 					most[name] = *schema.Maximum
 				case len(schema.Enum) > 0:
 					most[name] = schema.Enum[len(schema.Enum)-1]
+				case slices.Contains(plan.Workload.Required, name):
+					most[name] = "https://broker.example"
 				}
 			}
 			parameters, err := json.Marshal(most)

@@ -71,6 +71,7 @@ Who consumes it, or any other OSB broker, starts with:
 		newHubCommand(hub),
 		newKeysetCommand(),
 		newPlatformCommand(),
+		newProbeCommand(),
 		newConsoleCommand(hub),
 		newUninstallCommand(hub),
 	}

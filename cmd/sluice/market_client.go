@@ -51,11 +51,21 @@ type marketRefusal struct {
 
 func (r *marketRefusal) Error() string { return strings.TrimSuffix(r.Description, ".") }
 
-// newMarketClient returns a client that follows no redirects, because whatever it sends is for this broker alone.
+// newMarketClient returns a client of the market of the broker that --to names.
 func newMarketClient(to string, roots []byte) (*marketClient, error) {
+	direct, err := directClient("--to", to, roots)
+	if err != nil {
+		return nil, err
+	}
+	return &marketClient{url: strings.TrimSuffix(to, "/"), http: direct}, nil
+}
+
+// directClient returns a client that follows no redirects, because whatever it sends is for the broker that a flag names
+// alone. It checks certificates against roots (PEM), and without any against the system's.
+func directClient(flag, to string, roots []byte) (*http.Client, error) {
 	at, err := url.Parse(to)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
-		return nil, fmt.Errorf("--to %q: want an https URL", to)
+		return nil, fmt.Errorf("%s %q: want an https URL", flag, to)
 	}
 	direct := *brokerHTTP
 	direct.CheckRedirect = guarded.RefuseRedirect
@@ -68,7 +78,7 @@ func newMarketClient(to string, roots []byte) (*marketClient, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 		direct.Transport = transport
 	}
-	return &marketClient{url: strings.TrimSuffix(to, "/"), http: &direct}, nil
+	return &direct, nil
 }
 
 // connect returns a client with a token for the market.

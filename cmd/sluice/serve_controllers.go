@@ -34,6 +34,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/gauges"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/placement/measure"
 	"github.com/sluice-dev/sluice/placement/osb"
 	"github.com/sluice-dev/sluice/placement/rebalance"
 	"github.com/sluice-dev/sluice/placement/registration"
@@ -99,6 +100,9 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	}
 	if err := growing.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up elastic clusters: %w", err)
+	}
+	if err := (&measure.Controller{Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the order of probes: %w", err)
 	}
 	if err := mgr.Add(&rebalance.Controller{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served}); err != nil {
 		return fmt.Errorf("set up rebalancing: %w", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/market"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/probe"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/kube"
@@ -50,6 +51,10 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	newcomers := &registration.Newcomers{
 		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: addresses}, Store: registration.Sealed{Keys: keys},
 	}
+	probes, err := f.probes(mgr, h, keys)
+	if err != nil {
+		return nil, err
+	}
 	signs := &statements{hub: everywhere, namespace: h.Namespace, keys: keys}
 	sells := market.New(market.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
@@ -57,7 +62,7 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 		Manifest:     sync.OnceValues(manifestToJoin),
 		Moves:        supposer{mgr.GetCache(), h.Namespace, served}.moves,
 		SignContract: signs.of(selfdescription.StatementContract), SignUsage: signs.of(selfdescription.StatementUsage),
-	}, osb)
+	}, probes.Handler(osb))
 	f.listener.ending = sells.EndFollowing
 	handler := server.New(described, sells)
 	if !f.console {
@@ -67,6 +72,16 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 		Hub: mgr.GetCache(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Tokens: tokens, Platforms: platforms, OSB: osb, Market: sells,
 		Explain: explainer(served, mgr.GetAPIReader(), h.Namespace), Changes: changes, URL: strings.TrimSuffix(f.trust.publicURL, "/"), Secure: strings.HasPrefix(f.publicURL(), "https://"),
 	}, handler)
+}
+
+// probes returns the server of the probes on member clusters, which measures on the leader if the broker does.
+func (f *serveFlags) probes(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset) (*probe.Server, error) {
+	o := probe.Options{Every: f.probeEvery, Hub: mgr.GetCache(), Instances: mgr.GetCache(), Namespace: h.Namespace, Keys: keys}
+	if results := f.trust.measure.Probes; results != nil {
+		o.Results = results
+	}
+	server := probe.NewServer(o)
+	return server, mgr.Add(server)
 }
 
 // manifestToJoin returns what the owner of a cluster applies to it before it joins, as YAML.

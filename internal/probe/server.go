@@ -57,8 +57,9 @@ const (
 	TransferBytes = 1 << 20
 	pingBytes     = 32
 
-	// transferEvery is the time between two transfers to a probe.
+	// transferEvery is the time between two transfers to a probe, of which mostTransfers go on at once.
 	transferEvery = 10 * time.Minute
+	mostTransfers = 4
 	// pingPatience and transferPatience are how long an answer may take.
 	pingPatience, transferPatience = 5 * time.Second, 30 * time.Second
 	// grace is how long a probe may take to come after the start of this server, which it had to notice first.
@@ -73,6 +74,8 @@ type Server struct {
 	Options
 	wrong  *callers.Calls
 	logged rate.Sometimes // refusals
+	// transfers has one for each transfer that goes on.
+	transfers chan struct{}
 
 	mu sync.Mutex
 	// leading ends when this replica does not measure any more; nil if it does not.
@@ -88,7 +91,7 @@ func NewServer(o Options) *Server {
 	}
 	return &Server{
 		Options: o, wrong: callers.NewCalls(wrongPerSecond, wrongBurst, clock.RealClock{}), probes: map[string]*target{},
-		logged: rate.Sometimes{First: wrongBurst, Interval: time.Second},
+		logged: rate.Sometimes{First: wrongBurst, Interval: time.Second}, transfers: make(chan struct{}, mostTransfers),
 	}
 }
 
@@ -173,6 +176,12 @@ type refusal struct {
 	retryAfter  time.Duration
 }
 
+func (s *Server) leads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leading != nil && s.leading.Err() == nil
+}
+
 // Handler returns a handler of the probes' URLs. It passes all other requests unchanged to next.
 func (s *Server) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -210,6 +219,9 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, name string) *refu
 	if s.Results == nil {
 		return &refusal{status: http.StatusNotFound, code: "NotFound", description: "This broker measures nothing: sluice serve has no --vantage, or no --public-url."}
 	}
+	if !s.leads() {
+		return &refusal{http.StatusServiceUnavailable, "ServiceUnavailable", "This replica does not measure; another one leads.", time.Second}
+	}
 	from := callers.Address(r)
 	if wait := s.wrong.Wait(from); wait > 0 {
 		return &refusal{http.StatusTooManyRequests, "TooManyRequests", "Too many wrong tokens came from this address; the header Retry-After says when to try again.", wait}
@@ -223,16 +235,18 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, name string) *refu
 		s.Logger.Error("read the instance of a probe", "instance", name, "error", err)
 		return &refusal{http.StatusServiceUnavailable, "ServiceUnavailable", "The token cannot be checked right now.", time.Second}
 	}
-	t := s.target(instance)
-	if t == nil {
-		return &refusal{http.StatusServiceUnavailable, "ServiceUnavailable", "This replica does not measure; another one leads.", time.Second}
-	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return nil // it has been answered
 	}
+	c := newConnection(conn)
+	t := s.target(instance)
+	if t == nil { // the lead has just ended
+		go c.leave()
+		return nil
+	}
 	s.Logger.Info("a probe came", "instance", name, "cluster", t.cluster, "from", from)
-	t.replace(newConnection(conn))
+	t.replace(c)
 	return nil
 }
 

@@ -81,9 +81,8 @@ func (t *target) measure() {
 	defer tick.Stop()
 	var transferred time.Time
 	for {
-		if t.ping() && time.Since(transferred) >= transferEvery {
+		if t.ping() && time.Since(transferred) >= transferEvery && t.transfer() {
 			transferred = time.Now()
-			t.transfer()
 		}
 		select {
 		case <-t.ctx.Done():
@@ -98,8 +97,17 @@ func (t *target) ping() bool {
 	return t.ask(pingBytes, min(t.Every, pingPatience), t.Results.Pinged)
 }
 
-// transfer times the answer to many bytes.
-func (t *target) transfer() { t.ask(TransferBytes, transferPatience, t.Results.Transferred) }
+// transfer times the answer to many bytes. It returns false if nothing was sent, because others take the way.
+func (t *target) transfer() bool {
+	select {
+	case t.transfers <- struct{}{}:
+	default:
+		return false
+	}
+	t.ask(TransferBytes, transferPatience, t.Results.Transferred)
+	<-t.transfers
+	return true
+}
 
 // ask times the answer to a number of bytes, and reports whether it came. A connection that was replaced meanwhile, or
 // closed by this replica, shows nothing.
