@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	w.changes, err = informers.FakeInformerFor(t.Context(), &v1alpha1.ServiceInstance{})
 	must(t, err)
 	w.server = NewServer(Options{
-		Results: w, Every: 20 * time.Millisecond, Hub: w.hub, Instances: informers, Namespace: "sluice", Keys: keys, Logger: slog.New(slog.DiscardHandler),
+		Results: w, Every: 200 * time.Millisecond, Hub: w.hub, Instances: informers, Namespace: "sluice", Keys: keys, Logger: slog.New(slog.DiscardHandler),
 	})
 	server := httptest.NewServer(w.server.Handler(http.NotFoundHandler()))
 	t.Cleanup(server.Close)

@@ -51,6 +51,7 @@ func TestTheNewerConnectionCounts(t *testing.T) {
 	if said := (websocket.CloseError{}); !errors.As(err, &said) || said.Code != websocket.StatusPolicyViolation || said.Reason != "another connection of this probe came" {
 		t.Errorf("the older connection ends with %v", err)
 	}
+	w.next("ping", true) // the older one did not answer
 	w.next("ping", false)
 }
 

@@ -191,9 +191,11 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 			return
 		}
 		if refused := s.take(w, r, name); refused != nil {
-			s.logged.Do(func() {
-				s.Logger.Info("refused a probe", "instance", name, "from", callers.Address(r), "status", refused.status, "reason", refused.description)
-			})
+			if refused.status != http.StatusNotFound { // a name that was checked
+				s.logged.Do(func() {
+					s.Logger.Info("refused a probe", "instance", name, "from", callers.Address(r), "status", refused.status, "reason", refused.description)
+				})
+			}
 			callers.RetryAfter(w.Header(), refused.retryAfter)
 			switch refused.status {
 			case http.StatusUnauthorized:

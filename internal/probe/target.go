@@ -61,8 +61,8 @@ func (t *target) current() *connection {
 // errAway means that a probe is not connected.
 var errAway = errors.New("the probe is not connected")
 
-// measure pings the probe, and now and then transfers something to it, until t.ctx ends. It begins with the first connection, or
-// at the end of the grace.
+// measure pings the probe, and now and then transfers something to it, until t.ctx ends. It begins with the first
+// connection, or at the end of the grace.
 func (t *target) measure() {
 	defer func() {
 		if c := t.current(); c != nil {
@@ -109,8 +109,8 @@ func (t *target) transfer() bool {
 	return true
 }
 
-// ask times the answer to a number of bytes, and reports whether it came. A connection that was replaced meanwhile, or
-// closed by this replica, shows nothing.
+// ask times the answer to a number of bytes, and reports whether it came. A connection that ends meanwhile has not
+// answered, also if another one replaces it: otherwise a probe that is slow would only have to come again.
 func (t *target) ask(size int, patience time.Duration, result func(string, time.Time, time.Duration, error)) bool {
 	c := t.current()
 	at := time.Now()
@@ -118,8 +118,8 @@ func (t *target) ask(size int, patience time.Duration, result func(string, time.
 	if c != nil {
 		took, err = c.ask(t.ctx, size, patience)
 	}
-	if t.current() != c || t.ctx.Err() != nil {
-		return false
+	if t.ctx.Err() != nil {
+		return false // this replica has ended it
 	}
 	if err != nil && c != nil {
 		go c.close(websocket.StatusPolicyViolation, err.Error()) // no late answer counts for another question
