@@ -11,6 +11,10 @@ import (
 // of both.
 func InstanceName(platform, instanceID string) string { return "si-" + digest(platform, instanceID) }
 
+// ProbeID returns the id, on PlatformSelf, of the instance that measures a member cluster. With its spaces it is no id of
+// a cluster that a policy has made.
+func ProbeID(cluster string) string { return "probe of " + cluster }
+
 // BindingName returns the name of the ServiceBinding for a platform's binding.
 func BindingName(platform, instanceID, bindingID string) string {
 	return "sb-" + digest(platform, instanceID, bindingID)

@@ -102,7 +102,7 @@ spec:
 
 // namespaceOf returns the namespace of a cluster's probe.
 func namespaceOf(cluster string) string {
-	return v1alpha1.MemberNamespace(v1alpha1.InstanceName(v1alpha1.PlatformSelf, "probe of "+cluster))
+	return v1alpha1.MemberNamespace(v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(cluster)))
 }
 
 func (s *probed) isGone(cluster string) func(context.Context) error {

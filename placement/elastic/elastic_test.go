@@ -182,7 +182,11 @@ func TestElasticLife(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		w.inventory.Release(id)
 	}
-	w.look()
+	probe := v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(name))
+	if _, err := w.inventory.Place(placement.Request{ID: probe, Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: name}), Resources: placement.Resources{"cpu": 100}}); err != nil {
+		t.Fatal(err)
+	}
+	w.look() // the probe that measures the cluster does not use it
 	w.clock.Step(59 * time.Second)
 	w.look()
 	if len(w.members()) != 1 {

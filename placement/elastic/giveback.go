@@ -17,7 +17,7 @@ import (
 
 // idleFor returns how long nothing has been placed on a cluster, as far as this process knows.
 func (e *Controller) idleFor(cluster string) time.Duration {
-	if len(e.Inventory.Snapshot().Reservations(cluster)) > 0 {
+	if e.isUsed(cluster) {
 		delete(e.idle, cluster)
 		return 0
 	}
@@ -25,6 +25,12 @@ func (e *Controller) idleFor(cluster string) time.Duration {
 		e.idle[cluster] = e.Clock.Now()
 	}
 	return e.Clock.Since(e.idle[cluster])
+}
+
+// isUsed reports whether an instance is placed on a cluster, beside the probe that measures it.
+func (e *Controller) isUsed(cluster string) bool {
+	probe := v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(cluster))
+	return slices.ContainsFunc(e.Inventory.Snapshot().Reservations(cluster), func(r *placement.Reservation) bool { return r.Instance != probe })
 }
 
 // giveBack has a cluster deleted. Its member cluster leaves the inventory first, and takes no more
@@ -59,7 +65,7 @@ func (e *Controller) seeToOrphans(ctx context.Context, policies []*placement.Pol
 		if !instance.DeletionTimestamp.IsZero() || slices.ContainsFunc(policies, func(p *placement.Policy) bool { return p.Name == of }) {
 			continue
 		}
-		if member := has.member(instance); member == nil || len(e.Inventory.Snapshot().Reservations(member.Name)) == 0 {
+		if member := has.member(instance); member == nil || !e.isUsed(member.Name) {
 			problems = append(problems, e.giveBack(ctx, instance))
 		}
 	}

@@ -195,7 +195,7 @@ func (c *Controller) instance(m *v1alpha1.Measure, cluster string) (*v1alpha1.Se
 	if err := plan.ValidateCreate(raw); err != nil {
 		return nil, err
 	}
-	id := "probe of " + cluster // with a space, which no id of an elastic cluster has
+	id := v1alpha1.ProbeID(cluster)
 	instance := &v1alpha1.ServiceInstance{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: v1alpha1.InstanceName(v1alpha1.PlatformSelf, id),

@@ -176,7 +176,7 @@ func TestProbesFollowPolicies(t *testing.T) {
 	w.asks("one", `{clusters: {matchLabels: {class: a}}, serviceID: probes, planID: small, parameters: {broker: "https://broker.example/<&>"}}`)
 	w.sees("one cluster", map[string]string{"a": "small"})
 	i := w.instances()[0]
-	if i.Name != v1alpha1.InstanceName(v1alpha1.PlatformSelf, "probe of a") || i.Spec.Platform != v1alpha1.PlatformSelf || !slices.Contains(i.Finalizers, v1alpha1.Finalizer) || i.Spec.Desired.MaintenanceVersion != "1.0.0" {
+	if i.Name != v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID("a")) || i.Spec.Platform != v1alpha1.PlatformSelf || !slices.Contains(i.Finalizers, v1alpha1.Finalizer) || i.Spec.Desired.MaintenanceVersion != "1.0.0" {
 		t.Errorf("the instance is %+v", i)
 	}
 	for _, want := range []string{`"selector":{"sluice.dev/cluster":"a"}`, "broker.example"} {
