@@ -48,8 +48,12 @@ func TestProbe(t *testing.T) {
 	s.measures("b")
 	s.until("nothing is left on a", s.isGone("a"))
 	s.until("a probe that is not wanted is refused", probe.says(1, "401 Unauthorized"))
-	s.probe("b", "other", "")
-	s.must("cluster", "remove", "b") // it has a probe, which leaves by itself
+	s.until("it connects from b", s.probe("b", "other", "").says(1, "connected"))
+	s.must("cluster", "drain", "b", "--wait", "1m") // the probe leaves by itself
+	s.until("nothing is left on b", s.isGone("b"))
+	s.must("cluster", "uncordon", "b")
+	s.until("it connects from b again", s.probe("b", "again", "").says(1, "connected"))
+	s.must("cluster", "remove", "b")
 	s.must("policy", "remove", "measured")
 	if left := s.must("instance", "list"); strings.Contains(left, "probe") {
 		t.Errorf("there are still instances:\n%s", left)
