@@ -143,8 +143,8 @@ func CompilePolicies(from []v1alpha1.PlacementPolicy) Policies {
 	return all
 }
 
-// Govern adds the policies for a request's consumer to it: all their rules must be met, all
-// their quotas apply, and all their weights count.
+// Govern adds the policies for a request's consumer to it: all their rules must be met, except by probes those about what
+// is measured, all their quotas apply, and all their weights count.
 func (ps Policies) Govern(r Request, consumer Consumer) Request {
 	consumer.Plan = r.Consumer.Plan
 	if consumer.Application == "" {
@@ -155,7 +155,11 @@ func (ps Policies) Govern(r Request, consumer Consumer) Request {
 	for _, p := range ps {
 		if p.Concerns(consumer) {
 			r.Policies = append(r.Policies, p.InForce)
-			r.Rules = append(r.Rules, p.Rules...)
+			rules := p.Rules
+			if r.measures() {
+				rules = slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return rule.claim != nil && rule.claim.measured() })
+			}
+			r.Rules = append(r.Rules, rules...)
 			r.Preferences = append(r.Preferences, p.Preferences...)
 			r.Weights = addWeights(r.Weights, p.Score)
 			if p.Quota != nil {
@@ -164,6 +168,12 @@ func (ps Policies) Govern(r Request, consumer Consumer) Request {
 		}
 	}
 	return r
+}
+
+// measures reports whether the request is for a probe of Sluice's own. It measures a cluster that does not meet rules about
+// what is measured, or not yet.
+func (r *Request) measures() bool {
+	return r.Consumer.Platform == v1alpha1.PlatformSelf && r.Workload != nil
 }
 
 // ConsumerOf returns the consumer that ordered an instance.

@@ -1,7 +1,10 @@
 package placement
 
 import (
+	"slices"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -35,5 +38,39 @@ func TestGovernChangesNoOtherRequest(t *testing.T) {
 	named("other").Govern(r, Consumer{Platform: "cf"})
 	if one.Rules[1].Name != "one" || one.Preferences[1].Name != "one" || one.Quotas[1].By != "policy one" {
 		t.Errorf("the rules of one are %+v, its preferences %+v, its quotas %+v", one.Rules, one.Preferences, one.Quotas)
+	}
+}
+
+// Probes come to clusters that do not meet rules about what is measured, or not yet.
+func TestProbesAreThereBeforeTheyMeasure(t *testing.T) {
+	policy, err := CompilePolicy(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.PlacementPolicySpec{Require: []v1alpha1.PolicyRule{
+		{Name: "reached", Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDataPlaneUptime, AtLeast: "0.999"}},
+		{Name: "measured", Claim: &v1alpha1.ClaimRule{Name: "x", Assurance: v1alpha1.AssuranceMeasured}},
+		{Name: "country", Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDatacenterCountry}},
+		{Name: "region", Expression: `cluster.region == "eu"`},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := Request{Workload: &v1alpha1.WorkloadPlan{}}
+	for name, row := range map[string]struct {
+		request  Request
+		platform string
+		want     []string
+	}{
+		"a probe":                    {probe, v1alpha1.PlatformSelf, []string{"country", "region"}},
+		"the workload of a consumer": {probe, "cf", []string{"reached", "measured", "country", "region"}},
+		"a cluster for a policy":     {Request{Shape: &v1alpha1.ClusterShape{}}, v1alpha1.PlatformSelf, []string{"reached", "measured", "country", "region"}},
+	} {
+		var got []string
+		for _, rule := range (Policies{policy}).Govern(row.request, Consumer{Platform: row.platform}).Rules {
+			got = append(got, rule.Name)
+		}
+		if !slices.Equal(got, row.want) {
+			t.Errorf("%s: rules %v, want %v", name, got, row.want)
+		}
+	}
+	if len(policy.Rules) != 4 {
+		t.Errorf("the policy has %d rules after that", len(policy.Rules))
 	}
 }
