@@ -101,6 +101,8 @@ spec:
     serviceID: 5b1cf1c0-4c2e-4a35-9d6b-0b6d6f5d2a00
     planID: 5b1cf1c0-4c2e-4a35-9d6b-0b6d6f5d2a01
     parameters: {broker: %s}
+  require:
+  - {name: reached, claim: {name: dataPlane.uptime.ratio, atLeast: "0.999"}} # which no cluster has proven yet
 `, region, s.url)))
 }
 
