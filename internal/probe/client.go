@@ -56,7 +56,7 @@ func (c *Client) Run(ctx context.Context) {
 		if pause == 0 {
 			pause = backoff.Step()
 		}
-		c.Logger.Warn("not connected", "broker", c.Broker, "reason", err, "again in", pause.Round(time.Millisecond))
+		c.Logger.Warn("not connected", "broker", c.Broker, "reason", err, "wait", pause.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return

@@ -246,7 +246,7 @@ func TestAProbeTriesAgain(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	for _, want := range []string{`reason="the broker answers 503 Service Unavailable" "again in"=1s`, `reason="the broker answers 401 Unauthorized: want the token"`} {
+	for _, want := range []string{`reason="the broker answers 503 Service Unavailable" wait=1s`, `reason="the broker answers 401 Unauthorized: want the token"`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %s:\n%s", want, log.String())
 		}
