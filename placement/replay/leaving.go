@@ -51,7 +51,7 @@ func (f *Fleet) Leave(ctx context.Context, plans *catalog.Snapshot, cluster stri
 	l.inventory.UpsertCluster(l.cluster)
 	var on []*v1alpha1.ServiceInstance
 	for i := range f.Instances {
-		if f.Instances[i].Status.IsOn(cluster) {
+		if f.Instances[i].Status.IsOn(cluster) && f.Instances[i].Labels[v1alpha1.LabelMeasure] == "" { // a probe ends with the cluster
 			on = append(on, &f.Instances[i])
 		}
 	}
