@@ -66,6 +66,7 @@ func TestWhatADrainOrALossWouldDo(t *testing.T) {
 		"it fits nowhere else":   {has: []int{8, 1}, why: "InsufficientCPU on 1 (c1: needs 2 cpu"},
 		"there is nothing else":  {has: []int{8}, why: "the only cluster does not fit"},
 		"it is elsewhere":        {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { on(i, "c1") }, why: "-"},
+		"it is a probe":          {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { i.Labels = map[string]string{v1alpha1.LabelMeasure: "c0"} }, why: "-"},
 		"it is on its way":       {has: []int{8, 1, 1}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { i.Status.Decision = moving("c0", "c2") }, to: []string{"c2"}},
 		"it was on its way here": {has: []int{8, 8, 1}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { on(i, "c2"); i.Status.Decision = moving("c2", "c0") }, to: []string{"c1"}},
 		"its plan is gone":       {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) { ofPlan(i, 9) }, why: "not in the catalog any more"},
@@ -120,6 +121,44 @@ func TestWhatADrainOrALossWouldDo(t *testing.T) {
 	}
 	if _, _, err := f.Leave(t.Context(), plans, "absent", false, recordedAt.Time); !errors.Is(err, ErrNoCluster) || !strings.Contains(err.Error(), `no member cluster "absent"`) {
 		t.Errorf("of no cluster: %v", err)
+	}
+}
+
+// One instance may be asked to leave a cluster that others stay on, whatever its plan tolerates, and where to.
+func TestWhatAMoveWouldDo(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(i *v1alpha1.ServiceInstance)
+		only   []string
+		to     []string
+		why    string
+	}{
+		"to the best":              {to: []string{"c1"}},
+		"to one that is not":       {only: []string{"c2"}, to: []string{"c2"}},
+		"to one of several":        {only: []string{"c3", "c2"}, to: []string{"c2"}},
+		"to one that is full":      {only: []string{"c3"}, why: "InsufficientCPU on 1 (c3: "},
+		"with volumes":             {change: func(i *v1alpha1.ServiceInstance) { withVolumes(i) }, why: "no backup carries them"},
+		"to one that there is not": {only: []string{"c9"}, why: `there is no member cluster "c9"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := computing(8, 8, 9, 1)
+			f.Offerings[0].Plans[1].Resources.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			one := ofPlan(instance("si-1", "c0", "", 2), 2)
+			if row.change != nil {
+				row.change(one)
+			}
+			f.Instances = append(f.Instances, *one)
+			plans, err := f.catalog()
+			if err != nil {
+				t.Fatal(err)
+			}
+			move, err := f.Move(plans, one, "c0", row.only, recordedAt.Time)
+			if err != nil {
+				move.Why = err.Error()
+			}
+			if !slices.Equal(move.To, row.to) || !strings.Contains(move.Why, row.why) || (row.why == "") != (move.Why == "") {
+				t.Errorf("it would be %+v, want to %v, why %q", move, row.to, row.why)
+			}
+		})
 	}
 }
 
