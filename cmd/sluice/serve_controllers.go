@@ -55,7 +55,10 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
 	brokers := &osbclient.Brokers{Members: connections}
-	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, Charts: kept}
+	if _, err := prefixes("probe-allow-addresses", f.trust.probes); err != nil {
+		return err
+	}
+	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, ProbeAddresses: f.trust.probes, Charts: kept}
 	var scorer controller.Scorer
 	if f.scorer.URL != "" {
 		if scorer, err = external.NewScorer(f.scorer); err != nil {

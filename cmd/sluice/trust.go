@@ -33,6 +33,7 @@ type trustFlags struct {
 	addresses    []string
 	rotateEvery  time.Duration
 	vantage      string
+	probes       []string
 	measureEvery time.Duration
 
 	measure  controller.Measure
@@ -47,6 +48,7 @@ func (f *trustFlags) bind(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.addresses, "did-allow-addresses", nil, "private address ranges (CIDR) in which DID documents and status lists may be fetched (default: public addresses only)")
 	flags.DurationVar(&f.rotateEvery, "identity-rotate-every", 90*24*time.Hour, "how long the broker signs with one key")
 	flags.StringVar(&f.vantage, "vantage", "", "name of the place from which this broker probes; if set, the broker measures member clusters and signs the measurements")
+	flags.StringSliceVar(&f.probes, "probe-allow-addresses", nil, "private address ranges (CIDR) in which probes on member clusters may reach this broker (default: public addresses only)")
 	flags.DurationVar(&f.measureEvery, "measure-window", 24*time.Hour, "length of one measurement")
 }
 

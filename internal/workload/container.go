@@ -245,18 +245,18 @@ func (r *rendering) networkPolicy(everyPort bool, exposure *v1alpha1.ClusterExpo
 		case v1alpha1.ReachComponent:
 			continue
 		case v1alpha1.ReachConsumer:
-			rule.WithFrom(ranges(r.order.Consumers)...)
+			rule.WithFrom(Ranges(r.order.Consumers)...)
 		case v1alpha1.ReachPublic:
 			rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().
 				WithMatchLabels(map[string]string{corev1.LabelMetadataName: exposure.Gateway.PodNamespaceName()})))
 		}
-		spec.WithIngress(rule.WithFrom(ranges(r.order.Share.callers(r.component))...).WithFrom(instance))
+		spec.WithIngress(rule.WithFrom(Ranges(r.order.Share.callers(r.component))...).WithFrom(instance))
 	}
 	return networkingv1ac.NetworkPolicy(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec)
 }
 
-// ranges returns peers of a NetworkPolicy: addresses, as CIDRs.
-func ranges(cidrs []string) (peers []*networkingv1ac.NetworkPolicyPeerApplyConfiguration) {
+// Ranges returns peers of a NetworkPolicy: addresses, as CIDRs.
+func Ranges(cidrs []string) (peers []*networkingv1ac.NetworkPolicyPeerApplyConfiguration) {
 	for _, cidr := range cidrs {
 		peers = append(peers, networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr)))
 	}

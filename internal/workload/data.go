@@ -94,7 +94,7 @@ func (o *Order) Copying(d *Data, cluster Cluster, namespace string) ([]*unstruct
 		if len(d.Target.Addresses) > 0 {
 			r.add(networkingv1ac.NetworkPolicy(r.component, namespace).WithLabels(r.labels()).WithSpec(networkingv1ac.NetworkPolicySpec().
 				WithPolicyTypes(networkingv1.PolicyTypeEgress).WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(r.labels())).
-				WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithTo(ranges(d.Target.Addresses)...))))
+				WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithTo(Ranges(d.Target.Addresses)...))))
 		}
 		rendered, err := r.hookObjects()
 		if err != nil {

@@ -90,7 +90,7 @@ func (r *rendering) returning(pod *corev1ac.PodSpecApplyConfiguration, api APISe
 	policy := networkingv1ac.NetworkPolicySpec().WithPolicyTypes(networkingv1.PolicyTypeEgress).
 		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(r.labels()))
 	if len(api.Addresses) > 0 {
-		rule := networkingv1ac.NetworkPolicyEgressRule().WithTo(ranges(api.Addresses)...)
+		rule := networkingv1ac.NetworkPolicyEgressRule().WithTo(Ranges(api.Addresses)...)
 		for _, port := range api.Ports {
 			rule.WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(port)))
 		}

@@ -151,7 +151,7 @@ func (r *rendering) letOut(c *v1alpha1.WorkloadComponent, to Remote) {
 	for _, address := range to.Addresses {
 		hosts = append(hosts, r.host(address).String())
 	}
-	rule := networkingv1ac.NetworkPolicyEgressRule().WithTo(ranges(hosts)...)
+	rule := networkingv1ac.NetworkPolicyEgressRule().WithTo(Ranges(hosts)...)
 	for _, p := range ports {
 		rule.WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(protocolOf(p)).WithPort(intstr.FromInt32(p.Port)))
 	}

@@ -30,6 +30,9 @@ type Driver struct {
 	// InternetEgress lets pods reach the internet; private, link-local and cluster
 	// addresses stay out of reach.
 	InternetEgress bool
+	// ProbeAddresses are the private addresses that pods of probes may reach beside the internet, as CIDRs: those of the
+	// broker.
+	ProbeAddresses []string
 	// Charts that the hub keeps.
 	Charts workload.Charts
 	// Patience has the meaning of tenant.Tenant.Patience.

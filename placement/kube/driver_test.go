@@ -363,6 +363,7 @@ func deliverWaitsForAFormerLife(t *testing.T, f *fixture) {
 func theInternetIsOutOfReach(t *testing.T, f *fixture) {
 	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	driver := f.driver()
+	driver.ProbeAddresses = []string{"10.1.2.3/32"}
 	for _, row := range []struct{ allowed, probe bool }{{false, false}, {true, false}, {false, true}, {false, false}} {
 		driver.InternetEgress = row.allowed
 		delete(d.Instance.Labels, v1alpha1.LabelMeasure)
@@ -381,6 +382,14 @@ func theInternetIsOutOfReach(t *testing.T, f *fixture) {
 		})
 		if reachable != (row.allowed || row.probe) {
 			t.Errorf("%+v: internet egress in the policy is %v", row, reachable)
+		}
+		broker := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
+			return slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool {
+				return peer.IPBlock != nil && peer.IPBlock.CIDR == "10.1.2.3/32"
+			})
+		})
+		if broker != row.probe {
+			t.Errorf("%+v: egress to the broker is %v", row, broker)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -73,8 +74,12 @@ func (t *target) networkPolicies() []tenant.Object {
 		// both types kube-router would also admit ingress by the egress rules.
 		allow.WithPolicyTypes(networkingv1.PolicyTypeEgress)
 	}
-	if t.InternetEgress || t.Instance.Labels[v1alpha1.LabelMeasure] != "" {
+	isProbe := t.Instance.Labels[v1alpha1.LabelMeasure] != ""
+	if t.InternetEgress || isProbe {
 		allow.WithEgress(ToInternet())
+	}
+	if isProbe && len(t.ProbeAddresses) > 0 {
+		allow.WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithTo(workload.Ranges(t.ProbeAddresses)...))
 	}
 	return []tenant.Object{
 		networkingv1ac.NetworkPolicy(denyName, namespace).WithLabels(t.Labels()).WithSpec(

@@ -33,24 +33,30 @@ type backups struct {
 
 func newBackups(t *testing.T) *backups {
 	t.Helper()
+	b := &backups{file: filepath.Join(t.TempDir(), "target.yaml"), kept: map[string][]byte{}}
+	at, address := listenOnKind(t, b)
+	must(t, os.WriteFile(b.file, fmt.Appendf(nil, "{url: '%s/sluice', username: sluice, password: hush, addresses: [%s/32]}", at, address), 0o600))
+	return b
+}
+
+// listenOnKind serves pods on kind, at a URL with the address of this machine on their network.
+func listenOnKind(t *testing.T, handler http.Handler) (at, address string) {
+	t.Helper()
 	host, err := exec.Command("docker", "network", "inspect", "kind", "--format", "{{range .IPAM.Config}}{{.Gateway}} {{end}}").Output()
 	must(t, err)
-	b := &backups{file: filepath.Join(t.TempDir(), "target.yaml"), kept: map[string][]byte{}}
 	for _, address := range strings.Fields(string(host)) {
-		ip := net.ParseIP(address)
-		if ip.To4() == nil {
+		if net.ParseIP(address).To4() == nil {
 			continue
 		}
 		listener, err := net.Listen("tcp4", net.JoinHostPort(address, "0"))
 		must(t, err)
-		server := &http.Server{Handler: b, ReadHeaderTimeout: time.Minute}
+		server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 		go server.Serve(listener)
 		t.Cleanup(func() { _ = server.Close() })
-		must(t, os.WriteFile(b.file, fmt.Appendf(nil, "{url: 'http://%s/sluice', username: sluice, password: hush, addresses: [%s/32]}", listener.Addr(), address), 0o600))
-		return b
+		return "http://" + listener.Addr().String(), address
 	}
 	t.Fatalf("the network kind has no gateway with an IPv4 address: %s", host)
-	return nil
+	return "", ""
 }
 
 func (b *backups) ServeHTTP(w http.ResponseWriter, r *http.Request) {

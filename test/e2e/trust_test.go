@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -35,7 +38,12 @@ const publicURL, brokerDID = "https://broker.example", "did:web:broker.example"
 // itself; a policy asks for the European Union and more than the provider's word.
 func TestTrust(t *testing.T) {
 	needMembers(t)
-	s := serve(t, "--public-url", publicURL)
+	var proxy httputil.ReverseProxy
+	reached, address := listenOnKind(t, &proxy)
+	s := serve(t, "--public-url", publicURL, "--vantage", "kind", "--probe-every", "2s", "--probe-allow-addresses", address+"/32")
+	inside, err := url.Parse(s.broker.url)
+	must(t, err)
+	proxy.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(inside) }
 	german, american := members[0], members[1]
 	for _, name := range members {
 		s.sluice("cluster", "add", name, "--from-kubeconfig", kubeconfig(name))
@@ -52,10 +60,54 @@ func TestTrust(t *testing.T) {
 	t.Run("the catalog shows the facts", w.facts)
 	t.Run("a buyer verifies them without Sluice's word", w.buyer)
 	t.Run("the policy decides and explains", w.decides)
+	t.Run("a probe answers the broker", func(t *testing.T) { w.probe(t, reached) })
 	t.Run("revocation stops new placements only", w.revocation)
 	for _, name := range members {
 		nothingLeft(t, name)
 	}
+}
+
+// probe has a policy measure the German cluster: the probe's pod, confined as every pod there is, reaches the broker. It is
+// gone after the policy.
+func (w *trustedWorld) probe(t *testing.T, broker string) {
+	archive := filepath.Join(t.TempDir(), "probe.tar")
+	const image = "sluice-dev/sluice:0.1.0" // as the offering has it
+	must(t, run("test/kind/image.sh", image, filepath.Join(mustAbs(t, root), "bin/sluice"), archive))
+	must(t, run("test/kind/load.sh", w.german, archive))
+	w.sluice("catalog", "apply", "-f", filepath.Join(root, "charts/probe.yaml"))
+	policy := filepath.Join(t.TempDir(), "measure.yaml")
+	must(t, os.WriteFile(policy, fmt.Appendf(nil, `apiVersion: sluice.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: measure}
+spec:
+  measure:
+    clusters: {matchLabels: {sluice.dev/cluster: %s}}
+    serviceID: 5b1cf1c0-4c2e-4a35-9d6b-0b6d6f5d2a00
+    planID: 5b1cf1c0-4c2e-4a35-9d6b-0b6d6f5d2a01
+    parameters: {broker: %q}
+`, w.german, broker), 0o600))
+	w.sluice("policy", "apply", "-f", policy)
+	admin, _ := administrator(t, w.german)
+	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(w.german)))
+	eventually(t, time.Minute, "the probe answers", func(ctx context.Context) string {
+		pods, err := admin.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil || len(pods.Items) == 0 {
+			return fmt.Sprintf("%d pods, %v", len(pods.Items), err)
+		}
+		log, err := admin.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err != nil || !strings.Contains(string(log), "msg=connected") {
+			return fmt.Sprintf("%s, %v: %s", pods.Items[0].Status.Phase, err, log)
+		}
+		return ""
+	})
+	w.sluice("policy", "remove", "measure")
+	eventually(t, time.Minute, "the probe is gone", func(ctx context.Context) string {
+		_, err := admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("its namespace: %v", err)
+		}
+		return ""
+	})
 }
 
 // trustedWorld holds the state that the steps of TestTrust share.
