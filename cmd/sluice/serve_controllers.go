@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +47,11 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err != nil {
 		return err
 	}
-	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence, AllowAddresses: addresses}
+	reader, err := clusterReader(mgr, h, live)
+	if err != nil {
+		return err
+	}
+	connections := &member.Connections{Reader: reader, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence, AllowAddresses: addresses}
 	charts, err := f.charts.open()
 	if err != nil {
 		return err
@@ -174,6 +179,16 @@ func selectableIn(served *catalog.Catalog) liqo.Selectable {
 		}
 		return plan.Resources.Selectable
 	}
+}
+
+// clusterReader returns what reads member clusters for each delivery: the cache of an embedded hub, which changes only
+// while this process runs. That of a cluster as hub may be old after a pause, and would name the access of another day.
+func clusterReader(mgr ctrl.Manager, h *hub.Hub, live client.Client) (client.Client, error) {
+	if !h.Embedded {
+		return live, nil
+	}
+	cached := &client.CacheOptions{Reader: mgr.GetCache(), DisableFor: []client.Object{&corev1.Secret{}}}
+	return client.New(h.Config, client.Options{Scheme: scheme, Cache: cached})
 }
 
 // addBackups adds the backups of the hub, if there are to be any.
