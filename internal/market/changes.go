@@ -157,6 +157,10 @@ func (v *view) watch(stop <-chan struct{}) {
 // goes on from there, or sends the whole list if it cannot. A follower holds nothing but its token and the number of the
 // state that it has; over HTTP/1 not even the request, which ends here, while the connection goes on.
 func (s *server) changes(c *call) error {
+	if c.Method == http.MethodHead {
+		eventStreamHeader(c)
+		return nil
+	}
 	if s.followers.Add(1) > mostFollowers {
 		s.followers.Add(-1)
 		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: s.Heartbeat, Description: "Too many clients follow the market here."}

@@ -61,20 +61,25 @@ type eventStream struct {
 	close    func() error
 }
 
-// openEventStream answers with the header, and takes an HTTP/1 connection over: with what net/http holds for it, a
-// follower would cost 30 kB more.
-func openEventStream(c *call, patience time.Duration) (stream, error) {
+// eventStreamHeader sets the header of an answer with events.
+func eventStreamHeader(c *call) {
 	header := c.ResponseWriter.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // proxies that know it pass each event on at once
+}
+
+// openEventStream answers with the header, and takes an HTTP/1 connection over: with what net/http holds for it, a
+// follower would cost 30 kB more.
+func openEventStream(c *call, patience time.Duration) (stream, error) {
+	eventStreamHeader(c)
 	out := http.NewResponseController(c.ResponseWriter)
 	if c.ProtoMajor > 1 {
 		c.ResponseWriter.WriteHeader(http.StatusOK)
 		_ = out.SetReadDeadline(time.Time{}) // the request has been read
 		return &eventStream{c.ResponseWriter, out.SetWriteDeadline, out.Flush, patience, c.Context().Done(), func() error { return nil }}, nil
 	}
-	header.Set("Transfer-Encoding", "identity") // for net/http: without chunks, until the connection is closed
+	c.ResponseWriter.Header().Set("Transfer-Encoding", "identity") // for net/http: without chunks, until the connection is closed
 	c.ResponseWriter.WriteHeader(http.StatusOK)
 	conn, _, err := out.Hijack() // which sends the header
 	if err != nil {

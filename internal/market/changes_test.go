@@ -217,6 +217,27 @@ func testFollowers(w *world, following func(server *httptest.Server, token, last
 	}
 }
 
+// TestFollowersHead: asks for the header alone, and follows nothing.
+func TestFollowersHead(t *testing.T) {
+	w := newWorld(t)
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodHead, server.URL+"/market/v1/changes", nil)
+	must(t, err)
+	r.Header = followersHeader(w.as("platform:cf"), "")
+	for range 2 { // the second on the same connection
+		answer, err := http.DefaultClient.Do(r)
+		must(t, err)
+		must(t, answer.Body.Close())
+		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" || answer.Close {
+			t.Errorf("it is answered %s, %v", answer.Status, answer.Header)
+		}
+	}
+	if n := w.handler.server.followers.Load(); n != 0 {
+		t.Errorf("%d follow", n)
+	}
+}
+
 // TestTheLogIsBounded: in number and in bytes; who is too far behind gets the whole list.
 func TestTheLogIsBounded(t *testing.T) {
 	l := changeLog{}
