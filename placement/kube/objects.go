@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -46,7 +48,7 @@ func ApplyRules(rules []rbacv1.PolicyRule) []*rbacv1ac.PolicyRuleApplyConfigurat
 func (t *target) quotaObject(hard corev1.ResourceList) *corev1ac.ResourceQuotaApplyConfiguration {
 	return corev1ac.ResourceQuota(objectName, t.Namespace).
 		WithLabels(t.Labels()).
-		WithSpec(corev1ac.ResourceQuotaSpec().WithHard(hard))
+		WithSpec(corev1ac.ResourceQuotaSpec().WithHard(maps.Clone(hard))) // the answer is decoded into it, while others read hard
 }
 
 func (t *target) limitRangeObject(hard corev1.ResourceList) *corev1ac.LimitRangeApplyConfiguration {

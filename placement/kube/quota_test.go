@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // amounts is a resource list in the order of its names, for comparison and reading.
@@ -199,5 +201,16 @@ func TestExceeded(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A client decodes the answer of the API server into the object that it has sent, while others read what was ordered.
+func TestAnAnswerChangesNoOrder(t *testing.T) {
+	of := &target{Tenant: &tenant.Tenant{Namespace: "ns", Instance: &v1alpha1.ServiceInstance{}}, hard: list("limits.cpu", "1")}
+	if err := json.Unmarshal([]byte(`{"spec": {"hard": {"limits.cpu": "9", "answered": "1"}}}`), of.quotaObject(of.hard)); err != nil {
+		t.Fatal(err)
+	}
+	if got := amounts(of.hard); !slices.Equal(got, []string{"limits.cpu=1"}) {
+		t.Errorf("the order is %v", got)
 	}
 }
