@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -125,6 +126,22 @@ func findInstance(ctx context.Context, c client.Client, namespace, platform, id 
 		return nil, fmt.Errorf("%d platforms have an instance %q: choose one with --platform", len(found), id)
 	}
 	return &found[0], nil
+}
+
+// restsOn returns the clusters that an instance is on, as long as nothing is being done with it. Otherwise the error says
+// what.
+func restsOn(instance *v1alpha1.ServiceInstance) (clusters []string, err error) {
+	status := &instance.Status
+	clusters = status.DeliveredDecision().Clusters()
+	switch {
+	case !instance.DeletionTimestamp.IsZero():
+		return nil, errors.New("it is being deprovisioned")
+	case len(clusters) == 0:
+		return nil, errors.New("it is not delivered")
+	case !status.IsFinished() || status.IsMoving():
+		return nil, errors.New("an operation or a move is in progress; try again when it has ended")
+	}
+	return clusters, nil
 }
 
 // isNamed reports whether an id names an instance, as for findInstance.

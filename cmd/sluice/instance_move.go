@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -80,20 +79,15 @@ waiting.`,
 
 // judge returns the clusters on which the instance would be afterwards. The error says why it stays.
 func (r *relocation) judge(ctx context.Context, c client.Client, instance *v1alpha1.ServiceInstance) (to []string, err error) {
-	status := &instance.Status
-	on := status.DeliveredDecision().Clusters()
+	on, err := restsOn(instance)
 	switch {
-	case !instance.DeletionTimestamp.IsZero():
-		return nil, errors.New("it is being deprovisioned")
-	case len(on) == 0:
-		return nil, errors.New("it is not delivered")
-	case !status.IsFinished() || status.IsMoving():
-		return nil, errors.New("an operation or a move is in progress; try again when it has ended")
+	case err != nil:
+		return nil, err
 	case r.from == "" && len(on) > 1:
 		return nil, fmt.Errorf("it is on %s: choose one with --from", strings.Join(on, ", "))
 	case r.from == "":
 		r.from = on[0]
-	case !status.IsOn(r.from):
+	case !instance.Status.IsOn(r.from):
 		return nil, fmt.Errorf("--from: it is not on %q, but on %s", r.from, strings.Join(on, ", "))
 	}
 	fleet, err := replay.ReadFleet(ctx, c, instance.Namespace)

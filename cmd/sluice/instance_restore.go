@@ -102,14 +102,10 @@ func (r *restoration) ask(ctx context.Context, c client.Client, namespace string
 // request returns the request for an instance as it is.
 func (r *restoration) request(ctx context.Context, c client.Client, instance *v1alpha1.ServiceInstance) (*v1alpha1.RestoreRequest, error) {
 	status := &instance.Status
-	on := status.DeliveredDecision().Clusters()
+	on, err := restsOn(instance)
 	switch {
-	case !instance.DeletionTimestamp.IsZero():
-		return nil, errors.New("it is being deprovisioned")
-	case len(on) == 0:
-		return nil, errors.New("it is not delivered")
-	case !status.IsFinished() || status.IsMoving():
-		return nil, errors.New("an operation or a move is in progress; try again when it has ended")
+	case err != nil:
+		return nil, err
 	case status.CarriesFrom() == "":
 		return nil, errors.New("its plan has no backups of its volumes")
 	case !status.CanRestore(r.backup):
@@ -120,7 +116,7 @@ func (r *restoration) request(ctx context.Context, c client.Client, instance *v1
 		to = on[0]
 	}
 	var cluster v1alpha1.MemberCluster
-	err := c.Get(ctx, client.ObjectKey{Namespace: instance.Namespace, Name: to}, &cluster)
+	err = c.Get(ctx, client.ObjectKey{Namespace: instance.Namespace, Name: to}, &cluster)
 	answers := err == nil && meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
