@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // Request holds the requirements of one instance.
@@ -377,4 +379,15 @@ func OnlyClusters(selector labels.Selector, clusters ...string) (labels.Selector
 		selector = labels.NewSelector()
 	}
 	return selector.Add(*named), nil
+}
+
+// MovingTo returns the request of an instance that leaves clusters for others of those named alone. The clusters that it
+// leaves are not refused by their names, or a group that it follows would be gone with them.
+func (r Request) MovingTo(clusters []string) (Request, error) {
+	selector, err := OnlyClusters(r.Selector, lists.Union(r.Current, r.Leaving, clusters)...)
+	if err != nil {
+		return Request{}, fmt.Errorf("move to %s: %w", strings.Join(clusters, ", "), err)
+	}
+	r.Selector = selector
+	return r, nil
 }

@@ -252,6 +252,11 @@ func (s *ServiceInstanceStatus) IsUndelivered() bool {
 // IsMoving reports whether a delivered instance is on its way to other clusters.
 func (s *ServiceInstanceStatus) IsMoving() bool { return s.Decision.Moves() }
 
+// IsFailedProvision reports whether the instance could not be provisioned: it was never delivered.
+func (s *ServiceInstanceStatus) IsFailedProvision() bool {
+	return s.Operation != nil && s.Operation.State == StateFailed && s.Delivered == nil
+}
+
 // IsAbandoned reports whether an operation has failed before its effects were undone.
 func (s *ServiceInstanceStatus) IsAbandoned() bool {
 	return s.IsFinished() && !s.IsMoving() && s.IsUndelivered()
@@ -288,6 +293,9 @@ func (i *ServiceInstance) IsSettled() bool {
 	return i.DeletionTimestamp.IsZero() && s.Delivered != nil && s.IsFinished() &&
 		!s.IsMoving() && s.Copying == nil && !s.IsAbandoned() && !s.IsDisplaced() && i.Annotations[AnnotationLeave] == ""
 }
+
+// MeasuredCluster returns the member cluster that the instance is the probe of; empty if it is none.
+func (i *ServiceInstance) MeasuredCluster() string { return i.Labels[LabelMeasure] }
 
 // StateInForce returns the state that the instance is in, or is being provisioned to. An update
 // that failed or is in progress does not change it.

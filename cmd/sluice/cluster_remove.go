@@ -58,7 +58,7 @@ func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) err
 	var on []string
 	for i := range instances.Items {
 		instance := &instances.Items[i]
-		if instance.Status.IsOn(key.Name) && instance.Labels[v1alpha1.LabelMeasure] == "" { // a probe leaves by itself
+		if instance.Status.IsOn(key.Name) && instance.MeasuredCluster() == "" { // a probe leaves by itself
 			on = append(on, nameForPeople(instance))
 		}
 	}

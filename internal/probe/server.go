@@ -135,7 +135,7 @@ func (s *Server) Start(ctx context.Context) error {
 func (s *Server) see(o any) {
 	instance, ok := o.(*v1alpha1.ServiceInstance)
 	switch {
-	case !ok || instance.Labels[v1alpha1.LabelMeasure] == "":
+	case !ok || instance.MeasuredCluster() == "":
 	case !instance.DeletionTimestamp.IsZero():
 		s.forget(instance.Name)
 	case instance.Status.Delivered != nil:
@@ -269,7 +269,7 @@ func (s *Server) authenticate(r *http.Request, name string) (*v1alpha1.ServiceIn
 	if err != nil {
 		return nil, err
 	}
-	if instance.Labels[v1alpha1.LabelMeasure] == "" || !instance.DeletionTimestamp.IsZero() {
+	if instance.MeasuredCluster() == "" || !instance.DeletionTimestamp.IsZero() {
 		return nil, errWrong
 	}
 	secrets, err := workload.UnsealInstance(instance, s.Keys)

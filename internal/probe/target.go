@@ -32,7 +32,7 @@ type target struct {
 
 func newTarget(s *Server, instance *v1alpha1.ServiceInstance) *target {
 	here := make(chan struct{})
-	t := &target{Server: s, cluster: instance.Labels[v1alpha1.LabelMeasure], here: here, came: sync.OnceFunc(func() { close(here) })}
+	t := &target{Server: s, cluster: instance.MeasuredCluster(), here: here, came: sync.OnceFunc(func() { close(here) })}
 	t.ctx, t.end = context.WithCancel(s.leading)
 	return t
 }

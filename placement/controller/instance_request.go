@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,10 +89,8 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 	if moving {
 		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
 	}
-	if to := s.movesTo(r.inventory.Snapshot(), due); len(to) > 0 { // what it leaves is among them, or its group would be gone
-		if request.Selector, err = placement.OnlyClusters(request.Selector, lists.Union(request.Current, request.Leaving, to)...); err != nil {
-			return placement.Request{}, fmt.Errorf("move to %s: %w", strings.Join(to, ", "), err)
-		}
+	if to := s.movesTo(r.inventory.Snapshot(), due); len(to) > 0 {
+		return request.MovingTo(to)
 	}
 	return request, nil
 }

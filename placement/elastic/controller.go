@@ -187,9 +187,9 @@ func (e *Controller) advance(ctx context.Context, t *template, expects *expectat
 	switch {
 	case !instance.DeletionTimestamp.IsZero():
 		return "", nil
-	case failedToMake(instance) && t.coolsUntil(instance).After(e.Clock.Now()):
+	case instance.Status.IsFailedProvision() && t.coolsUntil(instance).After(e.Clock.Now()):
 		return "", nil // the next one waits as long, and states why
-	case failedToMake(instance):
+	case instance.Status.IsFailedProvision():
 		log.FromContext(ctx).Info("A cluster could not be created", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(instance.Name), "reason", op.Description)
 		return "", e.giveBack(ctx, instance)
 	case instance.Status.Delivered == nil:
@@ -209,11 +209,6 @@ func (e *Controller) advance(ctx context.Context, t *template, expects *expectat
 		return "", e.giveBack(ctx, instance)
 	}
 	return "", nil
-}
-
-func failedToMake(instance *v1alpha1.ServiceInstance) bool {
-	op := instance.Status.Operation
-	return op != nil && op.State == v1alpha1.StateFailed && instance.Status.Delivered == nil
 }
 
 // coolsUntil returns when the next cluster may be begun after this one.

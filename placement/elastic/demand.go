@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -283,22 +282,5 @@ func (t *template) measured(s *placement.Snapshot, all *fleet) placement.Resourc
 
 // order returns Sluice's own instance for making a cluster.
 func (t *template) order(namespace string, ordinal int) *v1alpha1.ServiceInstance {
-	id := fmt.Sprintf("%s-%d", t.Name, ordinal)
-	instance := &v1alpha1.ServiceInstance{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: v1alpha1.InstanceName(v1alpha1.PlatformSelf, id),
-			Labels: map[string]string{v1alpha1.LabelElastic: t.Name}, Finalizers: []string{v1alpha1.Finalizer},
-		},
-		Spec: v1alpha1.ServiceInstanceSpec{
-			Platform: v1alpha1.PlatformSelf, InstanceID: id, ServiceID: t.Elastic.ServiceID,
-			Desired: v1alpha1.InstanceState{PlanID: t.Elastic.PlanID},
-		},
-	}
-	if t.parameters != nil {
-		instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: t.parameters}
-	}
-	if info := t.plan.MaintenanceInfo; info != nil {
-		instance.Spec.Desired.MaintenanceVersion = info.Version
-	}
-	return instance
+	return t.plan.Own(namespace, fmt.Sprintf("%s-%d", t.Name, ordinal), map[string]string{v1alpha1.LabelElastic: t.Name}, t.parameters)
 }

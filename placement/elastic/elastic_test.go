@@ -290,13 +290,7 @@ func TestElasticFailure(t *testing.T) {
 	w.clock.Step(11 * time.Minute)
 	w.look()
 	w.look()
-	deleted := 0
-	for _, o := range w.orders() {
-		if !o.DeletionTimestamp.IsZero() {
-			deleted++
-		}
-	}
-	if deleted != 1 {
+	if deleted := w.deleted(); deleted != 1 {
 		t.Errorf("%d failed orders are deleted, want 1", deleted)
 	}
 }

@@ -125,6 +125,17 @@ func (w *elasticWorld) orders() []v1alpha1.ServiceInstance {
 	return list.Items
 }
 
+// deleted is how many of the orders are being deleted.
+func (w *elasticWorld) deleted() (n int) {
+	w.Helper()
+	for _, o := range w.orders() {
+		if !o.DeletionTimestamp.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // deliver does the parts of the instance controller and its driver, as far as the hub shows them.
 func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 	w.Helper()

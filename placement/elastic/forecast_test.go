@@ -140,13 +140,7 @@ func TestForecastKeepsOnlyWhatIsNeeded(t *testing.T) {
 	w.look()
 	w.clock.Step(2 * time.Minute)
 	w.look()
-	deleted := 0
-	for _, o := range w.orders() {
-		if !o.DeletionTimestamp.IsZero() {
-			deleted++
-		}
-	}
-	if deleted != 1 {
+	if deleted := w.deleted(); deleted != 1 {
 		t.Errorf("%d of 2 clusters are given back, want 1", deleted)
 	}
 }

@@ -117,7 +117,7 @@ func (e *Controller) mayBegin(t *template, has *fleet, needed int) (begin int, h
 		last := &has.instances[i]
 		if until := t.coolsUntil(last); until.After(e.Clock.Now()) {
 			hindrance = "the last one was begun only at " + last.CreationTimestamp.UTC().Format(time.TimeOnly)
-			if failedToMake(last) {
+			if last.Status.IsFailedProvision() {
 				hindrance = "the last one failed: " + last.Status.Operation.Description
 			}
 			return 0, hindrance + "; the next one waits until " + until.UTC().Format(time.TimeOnly) + " UTC", nil

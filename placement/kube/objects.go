@@ -76,7 +76,7 @@ func (t *target) networkPolicies() []tenant.Object {
 		// both types kube-router would also admit ingress by the egress rules.
 		allow.WithPolicyTypes(networkingv1.PolicyTypeEgress)
 	}
-	isProbe := t.Instance.Labels[v1alpha1.LabelMeasure] != ""
+	isProbe := t.Instance.MeasuredCluster() != ""
 	if t.InternetEgress || isProbe {
 		allow.WithEgress(ToInternet())
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -83,7 +82,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(requeue.OnConflict(c))
 }
 
-func isProbe(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelMeasure] != "" }
+func isProbe(o client.Object) bool { return o.(*v1alpha1.ServiceInstance).MeasuredCluster() != "" }
 
 // reachedAnew passes member clusters that answer, or do not any more.
 var reachedAnew = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -107,10 +106,11 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	var problems []error
 	for i := range has.Items {
 		instance := &has.Items[i]
-		w := wanted[instance.Labels[v1alpha1.LabelMeasure]]
-		delete(wanted, instance.Labels[v1alpha1.LabelMeasure])
+		cluster := instance.MeasuredCluster()
+		w := wanted[cluster]
+		delete(wanted, cluster)
 		if err := c.adjust(ctx, instance, w); err != nil {
-			problems = append(problems, fmt.Errorf("probe of cluster %s: %w", instance.Labels[v1alpha1.LabelMeasure], err))
+			problems = append(problems, fmt.Errorf("probe of cluster %s: %w", cluster, err))
 		}
 	}
 	for cluster, w := range wanted {
@@ -195,21 +195,7 @@ func (c *Controller) instance(m *v1alpha1.Measure, cluster string) (*v1alpha1.Se
 	if err := plan.ValidateCreate(raw); err != nil {
 		return nil, err
 	}
-	id := v1alpha1.ProbeID(cluster)
-	instance := &v1alpha1.ServiceInstance{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: v1alpha1.InstanceName(v1alpha1.PlatformSelf, id),
-			Labels: map[string]string{v1alpha1.LabelMeasure: cluster}, Finalizers: []string{v1alpha1.Finalizer},
-		},
-		Spec: v1alpha1.ServiceInstanceSpec{
-			Platform: v1alpha1.PlatformSelf, InstanceID: id, ServiceID: m.ServiceID,
-			Desired: v1alpha1.InstanceState{PlanID: m.PlanID, Parameters: &runtime.RawExtension{Raw: raw}},
-		},
-	}
-	if info := plan.MaintenanceInfo; info != nil {
-		instance.Spec.Desired.MaintenanceVersion = info.Version
-	}
-	return instance, nil
+	return plan.Own(c.Namespace, v1alpha1.ProbeID(cluster), map[string]string{v1alpha1.LabelMeasure: cluster}, raw), nil
 }
 
 // adjust changes or removes an instance that is there; w is nil if no policy asks for it.
@@ -223,32 +209,26 @@ func (c *Controller) adjust(ctx context.Context, instance *v1alpha1.ServiceInsta
 		return w.problem // it stays until it is known what is wanted
 	case instance.Spec.ServiceID != w.instance.Spec.ServiceID:
 		return c.remove(ctx, instance, "another service is asked for")
-	case hasFailed(instance) && c.Clock.Since(instance.CreationTimestamp.Time) >= orderAgain:
+	case instance.Status.IsFailedProvision() && c.Clock.Since(instance.CreationTimestamp.Time) >= orderAgain:
 		return c.remove(ctx, instance, instance.Status.Operation.Description)
 	case !instance.IsSettled() || isSame(&instance.Spec.Desired, &w.instance.Spec.Desired):
 		return nil
 	}
-	log.FromContext(ctx).Info("Changing a probe", "cluster", instance.Labels[v1alpha1.LabelMeasure])
+	log.FromContext(ctx).Info("Changing a probe", "cluster", instance.MeasuredCluster())
 	changed := instance.DeepCopy()
 	changed.Spec.Desired = w.instance.Spec.Desired
 	return c.Client.Update(ctx, changed)
 }
 
-// isSame reports whether a state on the hub, which writes JSON in its own way, is another.
+// isSame reports whether a state on the hub, which writes JSON in its own way, is the wanted one.
 func isSame(has, want *v1alpha1.InstanceState) bool {
 	var x, y any
 	return has.PlanID == want.PlanID && has.MaintenanceVersion == want.MaintenanceVersion &&
 		json.Unmarshal(has.Raw(), &x) == nil && json.Unmarshal(want.Raw(), &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// hasFailed reports whether an instance could not be provisioned.
-func hasFailed(instance *v1alpha1.ServiceInstance) bool {
-	op := instance.Status.Operation
-	return op != nil && op.State == v1alpha1.StateFailed && instance.Status.Delivered == nil
-}
-
 func (c *Controller) remove(ctx context.Context, instance *v1alpha1.ServiceInstance, why string) error {
-	log.FromContext(ctx).Info("Removing a probe", "cluster", instance.Labels[v1alpha1.LabelMeasure], "reason", why)
+	log.FromContext(ctx).Info("Removing a probe", "cluster", instance.MeasuredCluster(), "reason", why)
 	return client.IgnoreNotFound(c.Client.Delete(ctx, instance, client.Preconditions{UID: ptr.To(instance.UID)})) // not a new one of the same name
 }
 
@@ -260,7 +240,7 @@ func (c *Controller) order(ctx context.Context, w *wish) error {
 	case !w.answers:
 		return nil
 	}
-	log.FromContext(ctx).Info("Ordering a probe", "cluster", w.instance.Labels[v1alpha1.LabelMeasure])
+	log.FromContext(ctx).Info("Ordering a probe", "cluster", w.instance.MeasuredCluster())
 	if err := c.Client.Create(ctx, w.instance); err != nil && !apierrors.IsAlreadyExists(err) { // the cache may not show it yet
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
-	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -51,7 +50,7 @@ func (f *Fleet) Leave(ctx context.Context, plans *catalog.Snapshot, cluster stri
 	l.inventory.UpsertCluster(l.cluster)
 	var on []*v1alpha1.ServiceInstance
 	for i := range f.Instances {
-		if f.Instances[i].Status.IsOn(cluster) && f.Instances[i].Labels[v1alpha1.LabelMeasure] == "" { // a probe ends with the cluster
+		if f.Instances[i].Status.IsOn(cluster) && f.Instances[i].MeasuredCluster() == "" { // a probe ends with the cluster
 			on = append(on, &f.Instances[i])
 		}
 	}
@@ -130,7 +129,7 @@ func (l *leaving) move(instance *v1alpha1.ServiceInstance) (to []string, err err
 	order.stay(&request)
 	request.At = l.at
 	if len(l.only) > 0 {
-		if request.Selector, err = placement.OnlyClusters(request.Selector, lists.Union(request.Current, request.Leaving, l.only)...); err != nil {
+		if request, err = request.MovingTo(l.only); err != nil {
 			return nil, err
 		}
 	}
