@@ -36,6 +36,8 @@ func TestNoExecuteTaintsDriveAwayAfterTheirToleration(t *testing.T) {
 			taints: []corev1.Taint{lost}, tolerations: []corev1.Toleration{tolerate(v1alpha1.TaintUnreachable)}, after: never},
 		"the shortest toleration counts": {
 			taints: []corev1.Taint{lost}, tolerations: []corev1.Toleration{tolerate(""), tolerate(v1alpha1.TaintUnreachable, 40), tolerate(v1alpha1.TaintUnreachable, 30)}, after: 30 * time.Second},
+		"also if it is the first": {
+			taints: []corev1.Taint{lost}, tolerations: []corev1.Toleration{tolerate(v1alpha1.TaintUnreachable, 30), tolerate(v1alpha1.TaintUnreachable, 40), tolerate("")}, after: 30 * time.Second},
 		"negative seconds are none": {
 			taints: []corev1.Taint{lost}, tolerations: []corev1.Toleration{tolerate(v1alpha1.TaintUnreachable, -5)}, after: 0},
 		"any other taint drives away at once": {

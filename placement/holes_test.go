@@ -180,3 +180,23 @@ func TestTheResourcesThatCount(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// The largest hole is named of the resource of which there is too little; if each is enough on some node, those that the pod asks for.
+func TestWhatAHoleLacks(t *testing.T) {
+	h := HolesOf([]Resources{
+		{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 1 << 30, testGPU: 0}, {corev1.ResourceCPU: 1000, corev1.ResourceMemory: 4 << 30, testGPU: 2},
+	})
+	for _, row := range []struct {
+		pod  Resources
+		want string
+	}{
+		{Resources{testGPU: 3}, "no node has 3 nvidia.com/gpu free; the largest hole is 2"},
+		{Resources{corev1.ResourceCPU: 5000}, "no node has 5 cpu free; the largest hole is 4"},
+		{Resources{corev1.ResourceCPU: 2000, testGPU: 1}, "no node has 2 cpu and 1 nvidia.com/gpu free together"},
+		{Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 2 << 30}, "no node has 2 cpu and 2Gi memory free together"},
+	} {
+		if got := h.lacks(row.pod); h.takes(row.pod) || got != row.want {
+			t.Errorf("%v: %q, want %q", row.pod, got, row.want)
+		}
+	}
+}

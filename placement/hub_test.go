@@ -109,6 +109,11 @@ func TestPreferencesAboutHubsAreAskedOfHubs(t *testing.T) {
 		}}}
 		inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{policy}))
 		r := inventory.Snapshot().Govern(peered, Consumer{Platform: "cf"})
+		for i, hub := range r.Peering.hubs {
+			if hub.Chosen != (i == 0) || (hub.Reason == ReasonOutranked) != (i > 0) {
+				t.Errorf("appliesTo %q: hub %d is %+v", scope, i, hub)
+			}
+		}
 		if (r.Peering.Hub == "green") != prefers {
 			t.Errorf("appliesTo %q: the hub is %q (%s)", scope, r.Peering.Hub, r.Peering.Problem)
 		}

@@ -238,3 +238,21 @@ func BenchmarkImprove(b *testing.B) {
 		})
 	}
 }
+
+// A move that gains exactly the least that counts is made, and one that gains less is not.
+func TestTheLeastGainThatCounts(t *testing.T) {
+	cluster := func(name string, price int64) *Cluster {
+		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(8), Currency: "EUR", Prices: map[corev1.ResourceName]int64{corev1.ResourceCPU: price}}
+	}
+	inventory := stock([]*Cluster{cluster("dear", 200), cluster("cheap", 100)})
+	r := Request{ID: "si", Resources: cores(2), Current: []string{"dear"}, Free: true, Weights: v1alpha1.ScoreWeights{Price: 1}}
+	inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"dear": cores(2)}})
+	for least, moves := range map[int32]int{49: 1, 50: 1, 51: 0} { // the price scores 50, and then 100
+		if got := Improve([]Request{r}, inventory, least, 1); len(got) != moves {
+			t.Errorf("by at least %d: %+v", least, got)
+		}
+	}
+	if got := Improve([]Request{r}, inventory, 1, 0); len(got) != 0 {
+		t.Errorf("no move is allowed, and proposed are %+v", got)
+	}
+}

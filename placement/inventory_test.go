@@ -379,3 +379,16 @@ func TestWhoAsksForSomethingElseIsNotJudgedAlike(t *testing.T) {
 		}
 	}
 }
+
+// Clusters that are removed count no longer for what is an outage.
+func TestRemovedClustersAreNoOutage(t *testing.T) {
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true}, {Name: "us"}, {Name: "ap"}})
+	if !inventory.Snapshot().Outage() {
+		t.Error("most clusters do not answer, and it is no outage")
+	}
+	inventory.DeleteCluster("us")
+	inventory.DeleteCluster("ap")
+	if inventory.Snapshot().Outage() {
+		t.Error("all clusters answer that there are, and it is an outage")
+	}
+}

@@ -48,7 +48,7 @@ func MakeRoom(r Request, in *Inventory, movable Movable) *v1alpha1.Preemption {
 	for count := 1; count <= most; count++ {
 		for i := range rooms {
 			if rooms[i].fewest > count {
-				continue
+				break // nor are they enough for those after it
 			}
 			x.crowded, x.chosen = &rooms[i], x.chosen[:0]
 			if x.choose(0, count, slices.Clone(rooms[i].lacks)) {

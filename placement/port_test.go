@@ -244,3 +244,14 @@ func TestNoPortsWhereThereAreNone(t *testing.T) {
 		}
 	}
 }
+
+// A request that asks for nothing else still takes its public ports, and what it shares its amounts with takes none.
+func TestPublicPortsAreTaken(t *testing.T) {
+	if got := takeTCP(nil, 2); !maps.Equal(got, Resources{v1alpha1.ResourcePublicPorts: 2}) {
+		t.Errorf("of nothing: %v", got)
+	}
+	asked := cores(1)
+	if got := takeTCP(asked, 1); got[v1alpha1.ResourcePublicPorts] != 1 || !maps.Equal(asked, cores(1)) {
+		t.Errorf("it takes %v of %v", got, asked)
+	}
+}

@@ -263,3 +263,24 @@ func TestABudgetBesideLimits(t *testing.T) {
 		}
 	}
 }
+
+// A quota warns by what is recorded of an instance, not by what is reserved for it already: a decision that has to be made
+// again, because it could not be written, warns again.
+func TestAQuotaWarnsUntilItIsRecorded(t *testing.T) {
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(9)}})
+	r := Request{ID: "si", Consumer: Consumer{Platform: "cf"}, Resources: cores(4), Quotas: []Quota{{By: "policy small", Per: v1alpha1.ScopePlatform, Limits: cores(4), WarnAt: 90}}}
+	for _, row := range []struct {
+		recorded *Holding
+		warnings int
+	}{
+		{nil, 1}, {nil, 0}, // it is reserved
+		{&Holding{Instance: "si"}, 1},
+		{&Holding{Instance: "si", Held: map[string]Resources{"eu": cores(3)}}, 1},
+		{&Holding{Instance: "si", Held: map[string]Resources{"eu": cores(4)}}, 0},
+	} {
+		r.Recorded = row.recorded
+		if d, err := inventory.Place(r); err != nil || len(d.Warnings) != row.warnings {
+			t.Errorf("recorded is %+v: warnings %q, %v", row.recorded, d.Warnings, err)
+		}
+	}
+}

@@ -245,3 +245,28 @@ components:
 		}
 	}
 }
+
+// A plan that selects nothing takes every cluster, and each label that a consumer asks for narrows that.
+func TestThePlanAndTheConsumerSelect(t *testing.T) {
+	eu, us := labels.Set{"region": "eu", "gpu": "yes"}, labels.Set{"region": "us", "gpu": "yes"}
+	for name, row := range map[string]struct {
+		plan       *metav1.LabelSelector
+		parameters string
+		eu, us     bool
+	}{
+		"nobody selects":    {eu: true, us: true},
+		"the plan":          {plan: &metav1.LabelSelector{MatchLabels: map[string]string{"region": "eu"}}, eu: true},
+		"the consumer":      {parameters: `{"selector": {"region": "us"}}`, us: true},
+		"both":              {plan: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}, parameters: `{"selector": {"region": "us"}}`, us: true},
+		"both, differently": {plan: &metav1.LabelSelector{MatchLabels: map[string]string{"region": "eu"}}, parameters: `{"selector": {"region": "us"}}`},
+	} {
+		plan := v1alpha1.ResourcesPlan{Limits: cores(2).List(), Selector: row.plan, Selectable: []string{"region"}}
+		r, err := NewRequest("si", &catalog.Plan{Plan: v1alpha1.Plan{Kind: v1alpha1.PlanKindResources, Resources: &plan}}, json.RawMessage(row.parameters))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if r.Selector.Matches(eu) != row.eu || r.Selector.Matches(us) != row.us {
+			t.Errorf("%s: %s selects eu: %t, us: %t", name, r.Selector, r.Selector.Matches(eu), r.Selector.Matches(us))
+		}
+	}
+}

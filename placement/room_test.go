@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ func TestRoom(t *testing.T) {
 		"on three":          {Request{Resources: cores(2), Clusters: 3}, 0, false, 2},
 		"more than any has": {Request{Resources: cores(11)}, 0, false, 0},
 		"nothing":           {Request{}, 1, true, 3},
+		"none of a kind":    {Request{Resources: Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 0}}, 5 + 2, false, 2},
 		"countless ones":    {Request{Resources: Resources{corev1.ResourceMemory: 1}}, MaxOrders, true, 3},
 		"divided":           {Request{Resources: cores(2), Replicas: 3, Clusters: 2}, 1, true, 2},
 		"spread":            {Request{Resources: cores(1), Clusters: 1, Spread: &Spread{By: []string{"topology.kubernetes.io/region"}}}, 1, true, 1},
@@ -78,10 +80,10 @@ func TestThePriceOfRoom(t *testing.T) {
 		}
 		inventory.UpsertCluster(ClusterOf(row.MemberCluster(), time.Time{}))
 	}
-	wants := func(want string) {
+	wants := func(want string, clusters ...int) {
 		t.Helper()
 		got := "none"
-		if price := inventory.Snapshot().Room(Request{Resources: Resources{corev1.ResourceCPU: 2000}}).Price; price != nil {
+		if price := inventory.Snapshot().Room(Request{Resources: Resources{corev1.ResourceCPU: 2000}, Clusters: slices.Max(append(clusters, 1))}).Price; price != nil {
 			got = price.String()
 		}
 		if got != want {
@@ -94,6 +96,7 @@ func TestThePriceOfRoom(t *testing.T) {
 	wants("0.06 EUR/h")
 	add("cheap", "EUR", "0.01")
 	wants("0.02 EUR/h")
+	wants("0.04 EUR/h", 2) // on two clusters
 	add("other", "USD", "0.001")
 	wants("none")
 }

@@ -27,3 +27,41 @@ func TestTheScarceResourcesThatMatter(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// What is free beyond what is asked for is a mean of all scarce kinds that an order asks for; where it asks for none, of
+// cores and memory; and otherwise of what it asks for.
+func TestSlackIsAMean(t *testing.T) {
+	const a, b, c corev1.ResourceName = "example.com/a", "example.com/b", "example.com/c"
+	fit := func(asks, has Resources) int32 {
+		t.Helper()
+		d, err := Place(Request{ID: "si", Resources: asks}, stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: has}}).Snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Placements[0].Score
+	}
+	for _, row := range []struct{ asks, has, like, likeHas Resources }{
+		{Resources{a: 1, b: 1, c: 1}, Resources{a: 8, b: 8, c: 8}, Resources{a: 1}, Resources{a: 8}},
+		{Resources{a: 1, b: 1, c: 1}, Resources{a: 8, b: 1, c: 1}, Resources{a: 1}, Resources{a: 2}},
+		{Resources{a: 1, b: 1}, Resources{a: 4, b: 1}, Resources{a: 1}, Resources{a: 2}},
+		{Resources{"pods": 1}, Resources{"pods": 16}, Resources{"pods": 2}, Resources{"pods": 32}},
+	} {
+		if got, want := fit(row.asks, row.has), fit(row.like, row.likeHas); got != want {
+			t.Errorf("%v of %v: %d, and %v of %v: %d", row.asks, row.has, got, row.like, row.likeHas, want)
+		}
+	}
+	if few, many := fit(Resources{"pods": 1}, Resources{"pods": 1}), fit(Resources{"pods": 1}, Resources{"pods": 1 << 20}); few <= many {
+		t.Errorf("where all pods are taken: %d, where few are: %d", few, many)
+	}
+}
+
+// Ratios of large amounts are as those of small ones.
+func TestRatiosOfLargeAmounts(t *testing.T) {
+	for _, row := range []struct{ amount, each, enough, want int64 }{
+		{2, 1, 3, 96}, {2 << 40, 1 << 40, 3, 96}, {1 << 50, 1 << 52, 8, 32}, {1 << 60, 1, 1, 16 << 20}, {0, 1 << 30, 1 << 20, 16},
+	} {
+		if got := newRatio(row.amount, row.each).of(row.enough); got != row.want {
+			t.Errorf("%d for each %d, with %d: %d, want %d", row.amount, row.each, row.enough, got, row.want)
+		}
+	}
+}

@@ -341,3 +341,33 @@ func TestReplicasThatShareAnotherResource(t *testing.T) {
 		}
 	}
 }
+
+// Why an instance does not fit in each group: there are more groups than replicas or than are followed, or one of them
+// takes nothing.
+func TestWhyNotInEachGroup(t *testing.T) {
+	for _, row := range []struct {
+		groups, full, replicas int
+		want                   string
+	}{
+		{groups: 0, want: "there is no group by"},
+		{groups: 2, full: 1, want: "fits in r0"},
+		{groups: 2, full: 1, replicas: 2, want: "fits in r0"},
+		{groups: 3, full: 2, replicas: 3, want: "fits in r0, r1"},
+		{groups: 3, replicas: 2, want: "each of the 3 groups"},
+		{groups: mostGroups, full: 1, want: "fits in r0"},
+		{groups: mostGroups + 1, want: fmt.Sprintf("%d groups by %s are more than %d", mostGroups+1, v1alpha1.LabelRegion, mostGroups)},
+	} {
+		fleet := []*Cluster{inRegion("none", "", 4)}
+		for i := range row.groups {
+			c := inRegion(fmt.Sprint("c", i), fmt.Sprint("r", i), 4)
+			if i < row.full {
+				c.Allocatable = Resources{}
+			}
+			fleet = append(fleet, c)
+		}
+		r := Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}, Replicas: row.replicas, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Each: true}}
+		if _, err := Place(r, stock(fleet).Snapshot()); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%d groups, %d of them full, %d replicas: %v, want %q", row.groups, row.full, row.replicas, err, row.want)
+		}
+	}
+}

@@ -59,6 +59,14 @@ func TestACheaperChoiceIsExplained(t *testing.T) {
 		}
 	}
 
+	r.Current = []string{"c0"} // the cheapest, with the least score
+	for free, first := range map[bool]string{false: "c0", true: d.Placements[0].Cluster} {
+		r.Free = free
+		if d, err := Place(r, s); err != nil || d.Placements[0].Cluster != first {
+			t.Errorf("it is on c0, free to leave: %t, and %s comes first of %+v: %v", free, first, d.Placements, err)
+		}
+	}
+
 	r, s = budgeted(8, 3, 8e7) // the cheapest cost 9 cents
 	if _, err := Place(r, s); err == nil || !strings.Contains(err.Error(), "policy small") {
 		t.Errorf("error %v, want the budget's", err)

@@ -100,3 +100,109 @@ func TestWhoseConsumerHasOneClusterLeftIsWoken(t *testing.T) {
 		t.Error("one is left, and it slept on")
 	}
 }
+
+// Who asks for the same of a cluster, apart from amounts, is judged once for all: whose order it is, how much of it, and
+// what decides only among clusters that fit makes no difference.
+func TestWhoAsksForTheSameIsJudgedOnce(t *testing.T) {
+	selects := func(region string) labels.Selector {
+		return labels.SelectorFromSet(labels.Set{v1alpha1.LabelRegion: region})
+	}
+	for name, row := range map[string]struct {
+		change func(*Request)
+		same   bool
+	}{
+		"another amount":         {func(r *Request) { r.Resources = cores(9) }, true},
+		"another consumer":       {func(r *Request) { r.Consumer.Space = "other" }, true},
+		"another weight":         {func(r *Request) { r.Weights.Pack = 1 }, true},
+		"another selector":       {func(r *Request) { r.Selector = selects("b") }, false},
+		"another tier":           {func(r *Request) { r.Tier = v1alpha1.TierEdge }, false},
+		"another resource":       {func(r *Request) { r.Resources = Resources{corev1.ResourceMemory: 9} }, false},
+		"a host":                 {func(r *Request) { r.Hosts = map[string]string{"shop.example": "web"} }, false},
+		"a greatest latency":     {func(r *Request) { r.MaxLatency = &v1alpha1.LatencyBound{Milliseconds: 5} }, false},
+		"a greatest price":       {func(r *Request) { r.MaxPrice = &Price{"EUR", 5} }, false},
+		"a cluster where it is":  {func(r *Request) { r.Current = []string{"eu"} }, false},
+		"a class, and so others": {func(r *Request) { r.Class = "gold" }, false},
+	} {
+		ws := newWaiters()
+		for _, id := range []string{"si-1", "si-2", "si-3"} {
+			r := Request{ID: id, Resources: cores(4), Selector: selects("a"), Consumer: Consumer{Platform: "cf", Space: "one"}}
+			if id == "si-3" {
+				row.change(&r)
+			}
+			ws.add(r)
+		}
+		if same := len(ws.cohorts) == 1 && len(ws.settled) == 0; same != row.same {
+			t.Errorf("%s: %d cohorts, and %d alone", name, len(ws.cohorts), len(ws.settled))
+		}
+	}
+}
+
+// Of many that wait for other amounts, only those are looked at to whom a cluster that comes gives enough.
+func TestAClusterConcernsThoseWhomItGivesEnough(t *testing.T) {
+	inventory, woken := watched(inRegion("none", "a", 0))
+	for i := range int64(50) {
+		for kind, r := range map[string]Request{
+			"cores":  {Resources: Resources{corev1.ResourceCPU: i + 1}},
+			"memory": {Resources: Resources{corev1.ResourceCPU: 1, corev1.ResourceMemory: i + 1}},
+		} {
+			r.ID = fmt.Sprint(kind, i)
+			if _, err := inventory.Place(r); err == nil {
+				t.Fatal("it fits at once")
+			}
+		}
+	}
+	c := inRegion("eu", "a", 5)
+	c.Allocatable[corev1.ResourceMemory] = 3
+	inventory.UpsertCluster(c)
+	if got := woken(); len(got) != 5+3 {
+		t.Errorf("woken are %v", got)
+	}
+	s := inventory.Snapshot()
+	if looked := inventory.concerned(event{clusters: []string{"eu"}, is: c}, s); len(looked) != 5+3 {
+		t.Errorf("looked at are %d", len(looked))
+	}
+}
+
+// Who has to be apart from others sleeps on while a cluster that takes it changes in what has nothing to do with that.
+func TestWhoHasToBeApartSleepsOn(t *testing.T) {
+	eu := func(change func(*Cluster)) *Cluster {
+		c := inRegion("eu", "a", 4)
+		change(c)
+		return c
+	}
+	inventory, woken := watched(eu(func(*Cluster) {}))
+	app := Consumer{Platform: "cf", Space: "s", Application: "shop"}
+	inventory.Reserve(Holding{Instance: "si-other", Consumer: app, Held: map[string]Resources{"eu": {corev1.ResourceCPU: 1}}})
+	r := Request{ID: "si", Consumer: app, Resources: Resources{corev1.ResourceCPU: 1}, Affinity: []v1alpha1.Affinity{{With: v1alpha1.ScopeApplication, By: v1alpha1.LabelRegion, Apart: true}}}
+	if _, err := inventory.Place(r); err == nil {
+		t.Fatal("it is placed beside the other one")
+	}
+	for _, row := range []struct {
+		name   string
+		change func(*Cluster)
+		wakes  bool
+	}{
+		{"a price", func(c *Cluster) { c.Currency, c.Prices = "EUR", map[corev1.ResourceName]int64{corev1.ResourceCPU: 1} }, false},
+		{"another region", func(c *Cluster) { c.Labels[v1alpha1.LabelRegion] = "b" }, true},
+	} {
+		if inventory.UpsertCluster(eu(row.change)); (woken()["si"] > 0) != row.wakes {
+			t.Errorf("%s: it is woken: %t", row.name, !row.wakes)
+		}
+	}
+}
+
+// An expression that reads the whole consumer is about each consumer for itself.
+func TestWhoseRuleReadsTheConsumerIsNotJudgedAlike(t *testing.T) {
+	inventory, woken := watched()
+	rule := mustCompile(v1alpha1.PolicyRule{Name: "own", Expression: `cluster.region in consumer.map(key, key == "platform" ? consumer[key] : "")`})
+	for _, platform := range []string{"a", "b"} {
+		r := Request{ID: "si-" + platform, Consumer: Consumer{Platform: platform}, Resources: Resources{corev1.ResourceCPU: 1}, Rules: []Rule{rule}}
+		if _, err := inventory.Place(r); err == nil {
+			t.Fatal("it is placed where there is no cluster")
+		}
+	}
+	inventory.UpsertCluster(inRegion("c", "b", 4))
+	if got := woken(); !maps.Equal(got, map[string]int{"si-b": 1}) {
+		t.Errorf("a cluster of region b comes, and woken are %v", got)
+	}
+}
