@@ -46,6 +46,8 @@ func TestNoExecuteTaintsDriveAwayAfterTheirToleration(t *testing.T) {
 			taints: []corev1.Taint{maintenance}, tolerations: []corev1.Toleration{tolerate("other", 60)}, after: 0},
 		"the first of several taints to run out counts": {
 			taints: []corev1.Taint{lost, maintenance}, tolerations: []corev1.Toleration{tolerate("maintenance", 60)}, after: time.Minute},
+		"also if another one comes first": {
+			taints: []corev1.Taint{maintenance, lost}, tolerations: []corev1.Toleration{tolerate("maintenance", 60)}, after: time.Minute},
 		"a taint that is tolerated for ever protects from no other": {
 			taints: []corev1.Taint{{Key: "soft", Effect: corev1.TaintEffectNoSchedule}, maintenance, lost}, tolerations: []corev1.Toleration{tolerate("maintenance")}, after: 5 * time.Minute},
 		"NoSchedule drives nobody away": {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,39 @@ func TestQuestion(t *testing.T) {
 		}
 		if c.Free[corev1.ResourceCPU] != free[c.Name] || len(c.Free) != 1 || c.Provider != "acme" || c.Region != "eu" || c.Labels["class"] != c.Name {
 			t.Errorf("%s is %+v", c.Name, c)
+		}
+	}
+}
+
+// The answers are of the request, or of each of its components.
+func TestScoredRequests(t *testing.T) {
+	one, other := map[string]int32{"eu": 1}, map[string]int32{"eu": 2}
+	if got := (Request{}).Scored([]map[string]int32{one}); !maps.Equal(got.External, one) {
+		t.Errorf("the request has %v", got.External)
+	}
+	asked := Request{Components: []Component{{Name: "db"}, {Name: "web"}}}
+	got := asked.Scored([]map[string]int32{one, other})
+	if got.External != nil || !maps.Equal(got.Components[0].External, one) || !maps.Equal(got.Components[1].External, other) {
+		t.Errorf("the components have %+v, and the request %v", got.Components, got.External)
+	}
+	if asked.Components[0].External != nil {
+		t.Error("the request that was asked about has changed")
+	}
+}
+
+// What is preferred of hubs has no say about the clusters.
+func TestPreferencesAboutHubsAreNotAskedOfClusters(t *testing.T) {
+	fleet := []*Cluster{inRegion("a", "a", 4), inRegion("b", "b", 4)}
+	for scope, counts := range map[v1alpha1.RuleScope]bool{v1alpha1.RuleHubs: false, v1alpha1.RuleClusters: true, "": true} {
+		ps := CompilePolicies([]v1alpha1.PlacementPolicy{{Spec: v1alpha1.PlacementPolicySpec{Prefer: []v1alpha1.PolicyPreference{
+			{PolicyRule: v1alpha1.PolicyRule{Name: "a", AppliesTo: scope, Expression: "cluster.region == 'a'"}, Weight: 100},
+		}}}})
+		scores := map[string]int32{}
+		for _, v := range Explain(ps.Govern(Request{ID: "si", Resources: Resources{corev1.ResourceCPU: 1}}, Consumer{Platform: "cf"}), stock(fleet).Snapshot()) {
+			scores[v.Cluster] = v.Score
+		}
+		if (scores["a"] > scores["b"]) != counts {
+			t.Errorf("appliesTo %q: the scores are %v", scope, scores)
 		}
 	}
 }

@@ -168,3 +168,15 @@ func TestUtilisation(t *testing.T) {
 		t.Errorf("reserved is %v, want %v", got, want)
 	}
 }
+
+// Who has seen enough of the clusters sees no more.
+func TestUtilisationEnds(t *testing.T) {
+	seen := 0
+	for range stock([]*Cluster{inRegion("a", "a", 4), inRegion("b", "b", 4)}).Snapshot().Utilisation() {
+		seen++
+		break
+	}
+	if seen != 1 {
+		t.Errorf("%d are seen", seen)
+	}
+}
