@@ -16,14 +16,14 @@ import (
 type chartFlags struct {
 	folder      string
 	registries  []string
-	addresses   []string
+	addresses   ranges
 	credentials string
 }
 
 func (f *chartFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.folder, "charts", "", "folder with Helm charts of cluster plans' add-ons; charts from registries are kept there, too (docs/clusters.md)")
 	flags.StringSliceVar(&f.registries, "chart-registry", nil, "host (HOST or HOST:PORT) from which charts may be downloaded; name the hosts to which a registry sends its clients for tokens and content, too (default: none)")
-	flags.StringSliceVar(&f.addresses, "chart-registry-addresses", nil, "private address ranges (CIDR) in which chart registries may be (default: public addresses only)")
+	flags.Var(&f.addresses, "chart-registry-addresses", "private address ranges (CIDR) in which chart registries may be (default: public addresses only)")
 	flags.StringVar(&f.credentials, "chart-registry-credentials", "", "file with the users and passwords of chart registries, as helm registry login writes it; read again before each download")
 }
 
@@ -46,11 +46,7 @@ func (f *chartFlags) open() (*store.Store, error) {
 			return nil, fmt.Errorf("--chart-registry-credentials: %w", err)
 		}
 	}
-	addresses, err := prefixes("chart-registry-addresses", f.addresses)
-	if err != nil {
-		return nil, err
-	}
 	return &store.Store{
-		Folder: f.folder, Registries: f.registries, Credentials: f.credentials, Client: guarded.NewClient(guarded.Options{AllowAddresses: addresses}),
+		Folder: f.folder, Registries: f.registries, Credentials: f.credentials, Client: guarded.NewClient(guarded.Options{AllowAddresses: f.addresses}),
 	}, nil
 }

@@ -52,7 +52,7 @@ type serveFlags struct {
 	bindWait, bindTimeout          time.Duration
 	internetEgress                 bool
 	console                        bool
-	joinAddresses                  []string
+	joinAddresses                  ranges
 	log                            logFlags
 	probeEvery                     time.Duration
 	movesAtOnce                    int
@@ -91,7 +91,7 @@ password, in platforms.yaml of the data folder.`,
 	f.listener.bind(flags)
 	f.trust.bind(cmd)
 	flags.BoolVar(&f.console, "console", true, "serve the web console at /console/; sluice console prints a link to it")
-	flags.StringSliceVar(&f.joinAddresses, "join-allow-addresses", nil, "private address ranges (CIDR) in which clusters that providers add may be reached (default: public addresses only)")
+	flags.Var(&f.joinAddresses, "join-allow-addresses", "private address ranges (CIDR) in which clusters that providers add may be reached (default: public addresses only)")
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 disables it")
 	f.resources.bind(flags)
 	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms, their credentials and OpenID Connect issuers; read again when it changes")

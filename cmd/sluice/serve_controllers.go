@@ -43,15 +43,11 @@ import (
 
 // addControllers adds all runnables and controllers to the manager, except self-descriptions.
 func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, sold *soldInventory, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset) error {
-	addresses, err := prefixes("join-allow-addresses", f.joinAddresses)
-	if err != nil {
-		return err
-	}
 	reader, err := clusterReader(mgr, h, live)
 	if err != nil {
 		return err
 	}
-	connections := &member.Connections{Reader: reader, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence, AllowAddresses: addresses}
+	connections := &member.Connections{Reader: reader, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence, AllowAddresses: f.joinAddresses}
 	charts, err := f.charts.open()
 	if err != nil {
 		return err
@@ -60,10 +56,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
 	brokers := &osbclient.Brokers{Members: connections}
-	if _, err := prefixes("probe-allow-addresses", f.trust.probes); err != nil {
-		return err
-	}
-	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, ProbeAddresses: f.trust.probes, Charts: kept}
+	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, ProbeAddresses: f.trust.probes.GetSlice(), Charts: kept}
 	var scorer controller.Scorer
 	if f.scorer.URL != "" {
 		if scorer, err = external.NewScorer(f.scorer); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
-// supposer plays drains and losses of clusters for the market. Its reader is the cache, which every replica has.
+// supposer answers the market's questions about what would be, by the engine: who moves when a cluster is drained or lost,
+// and what a policy of a provider or a platform changes. Its reader is the cache, which every replica has.
 type supposer struct {
 	hub       client.Reader
 	namespace string

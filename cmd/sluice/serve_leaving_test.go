@@ -12,8 +12,7 @@ import (
 // TestMovesOffAClusterThatIsNotReadYet: a cluster that is on the hub may not be in this replica's cache yet. That is said,
 // and is no failure of Sluice.
 func TestMovesOffAClusterThatIsNotReadYet(t *testing.T) {
-	p, _ := shared(t)
-	d := supposer(p)
+	d, _ := shared(t)
 	if moves, untried, err := d.moves(t.Context(), "acme-de", true); err != nil || len(moves) == 0 || untried != 0 {
 		t.Errorf("off a cluster that is read: %v, %d untried: %v", moves, untried, err)
 	}

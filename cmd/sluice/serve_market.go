@@ -44,23 +44,19 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	}
 	tokens := &access.Tokens{Hub: everywhere, Live: mgr.GetAPIReader(), Writer: everywhere, Namespace: h.Namespace, Seal: keys, Platforms: platforms}
 	platforms.AcceptTokens(tokens)
-	addresses, err := prefixes("join-allow-addresses", f.joinAddresses)
-	if err != nil {
-		return nil, err
-	}
 	newcomers := &registration.Newcomers{
-		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: addresses}, Store: registration.Sealed{Keys: keys},
+		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: f.joinAddresses}, Store: registration.Sealed{Keys: keys},
 	}
 	probes, err := f.probes(mgr, h, keys)
 	if err != nil {
 		return nil, err
 	}
 	signs := &statements{hub: everywhere, namespace: h.Namespace, keys: keys}
+	supposes := supposer{mgr.GetCache(), h.Namespace, served}
 	sells := market.New(market.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
-		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers), Policies: policyJudge{mgr.GetCache(), h.Namespace, served},
-		Manifest:     sync.OnceValues(manifestToJoin),
-		Moves:        supposer{mgr.GetCache(), h.Namespace, served}.moves,
+		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers),
+		Policies: supposes, Moves: supposes.moves, Manifest: sync.OnceValues(manifestToJoin),
 		SignContract: signs.of(selfdescription.StatementContract), SignUsage: signs.of(selfdescription.StatementUsage),
 	}, probes.Handler(osb))
 	f.listener.ending = sells.EndFollowing

@@ -18,14 +18,6 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// policyJudge judges the policies of providers and platforms for the market, by the engine. Its reader is the cache, which
-// every replica has.
-type policyJudge struct {
-	hub       client.Reader
-	namespace string
-	catalog   *catalog.Catalog
-}
-
 // mostUnserved is how many clusters that no longer serve a plan a check lists.
 const mostUnserved = 200
 
@@ -40,7 +32,7 @@ const (
 var shown = []string{"provider", "region", "labels." + v1alpha1.LabelTier}
 
 // Compile implements market.Policies.
-func (policyJudge) Compile(policy *v1alpha1.PlacementPolicy) error {
+func (supposer) Compile(policy *v1alpha1.PlacementPolicy) error {
 	compiled, err := placement.CompilePolicy(policy)
 	if err != nil || policy.Spec.Platform == "" {
 		return err
@@ -69,7 +61,7 @@ type policyCheck struct {
 }
 
 // Check implements market.Policies.
-func (p policyJudge) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by market.Supposed, plans []*catalog.Plan) (*market.PolicyCheck, error) {
+func (d supposer) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by market.Supposed, plans []*catalog.Plan) (*market.PolicyCheck, error) {
 	compiled, err := placement.CompilePolicy(policy)
 	if err != nil {
 		return nil, err
@@ -81,16 +73,16 @@ func (p policyJudge) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy
 	if c.consumer, err = supposed(compiled, by); err != nil {
 		return nil, err
 	}
-	if c.proofs, err = p.proofs(ctx, c, ptr.Deref(by.Claims, nil)); err != nil {
+	if c.proofs, err = d.proofs(ctx, c, ptr.Deref(by.Claims, nil)); err != nil {
 		return nil, err
 	}
-	if c.clusters, err = p.clustersOf(ctx, policy.Spec.Provider, c.at, c.proofs); err != nil {
+	if c.clusters, err = d.clustersOf(ctx, policy.Spec.Provider, c.at, c.proofs); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	found := &market.PolicyCheck{Unserved: []market.Unserved{}}
-	if found.Instances, err = p.instances(ctx, c); err != nil {
+	if found.Instances, err = d.instances(ctx, c); err != nil {
 		return nil, err
 	}
 	for _, plan := range plans {
@@ -127,10 +119,10 @@ func supposed(policy *placement.Policy, by market.Supposed) (placement.Consumer,
 }
 
 // proofs returns what the consumers of a platform have proven, or what the supposed one has.
-func (p policyJudge) proofs(ctx context.Context, c *policyCheck, claims []market.SupposedClaim) (placement.Proofs, error) {
+func (d supposer) proofs(ctx context.Context, c *policyCheck, claims []market.SupposedClaim) (placement.Proofs, error) {
 	if c.platform != "" {
 		var consumers v1alpha1.ConsumerList
-		err := listCached(ctx, p.hub, p.namespace, &consumers)
+		err := listCached(ctx, d.hub, d.namespace, &consumers)
 		return placement.ProofsOf(consumers.Items, c.at), err
 	}
 	one := v1alpha1.Consumer{Spec: v1alpha1.ConsumerSpec{Orders: []v1alpha1.ConsumerReference{{
@@ -146,10 +138,10 @@ func (p policyJudge) proofs(ctx context.Context, c *policyCheck, claims []market
 
 // clustersOf returns a snapshot of a provider's clusters, with nothing on them, and of the policies about them; of all
 // clusters and policies if the name is empty.
-func (p policyJudge) clustersOf(ctx context.Context, provider string, at time.Time, proofs placement.Proofs) (*placement.Snapshot, error) {
+func (d supposer) clustersOf(ctx context.Context, provider string, at time.Time, proofs placement.Proofs) (*placement.Snapshot, error) {
 	var clusters v1alpha1.MemberClusterList
 	var policies v1alpha1.PlacementPolicyList
-	if err := errors.Join(listCached(ctx, p.hub, p.namespace, &clusters), listCached(ctx, p.hub, p.namespace, &policies)); err != nil {
+	if err := errors.Join(listCached(ctx, d.hub, d.namespace, &clusters), listCached(ctx, d.hub, d.namespace, &policies)); err != nil {
 		return nil, err
 	}
 	inventory := placement.NewInventory()
@@ -189,12 +181,12 @@ func (c *policyCheck) of(r placement.Request, consumer placement.Consumer) place
 
 // instances counts those on the provider's clusters, or of the platform, that would be refused, by service and plan. Those
 // of plans that are not known any more are left out: nobody can order them.
-func (p policyJudge) instances(ctx context.Context, c *policyCheck) ([]market.CheckedInstances, error) {
-	served := p.catalog.Snapshot()
+func (d supposer) instances(ctx context.Context, c *policyCheck) ([]market.CheckedInstances, error) {
+	served := d.catalog.Snapshot()
 	counts := map[*catalog.Plan]*market.CheckedInstances{}
 	rules := map[*catalog.Plan]map[string]int{}
 	var instances v1alpha1.ServiceInstanceList
-	if err := listCached(ctx, p.hub, p.namespace, &instances); err != nil {
+	if err := listCached(ctx, d.hub, d.namespace, &instances); err != nil {
 		return nil, err
 	}
 	for n := range instances.Items {

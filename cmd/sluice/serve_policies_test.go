@@ -23,7 +23,7 @@ import (
 )
 
 // shared is a hub with what acme has, and others have, and who is there.
-func shared(t *testing.T) (policyJudge, []*catalog.Plan) {
+func shared(t *testing.T) (supposer, []*catalog.Plan) {
 	t.Helper()
 	const namespace = "sluice-system"
 	plan := func(id, cpu string, more func(*v1alpha1.Plan)) v1alpha1.Plan {
@@ -81,7 +81,7 @@ func shared(t *testing.T) (policyJudge, []*catalog.Plan) {
 	}
 	served := &catalog.Catalog{}
 	served.Replace(built)
-	return policyJudge{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), namespace, served}, built.All()[0].Plans
+	return supposer{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), namespace, served}, built.All()[0].Plans
 }
 
 // TestWhomAPolicyWouldRefuse: by plan and rule, of what is on the provider's own clusters, and which of these no longer

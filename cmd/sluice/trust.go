@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -30,10 +29,10 @@ type trustFlags struct {
 	publicURL    string
 	describe     string
 	hosts        []string
-	addresses    []string
+	addresses    ranges
 	rotateEvery  time.Duration
 	vantage      string
-	probes       []string
+	probes       ranges
 	measureEvery time.Duration
 
 	measure  controller.Measure
@@ -45,10 +44,10 @@ func (f *trustFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.publicURL, "public-url", "", "https URL of this broker, which is also its identity (did:web:HOST); without it, the broker issues no credentials and accepts no presentations")
 	flags.StringVar(&f.describe, "describe", "", "description of the organisation that runs this broker (as sluice sd init writes it, without clusters); the broker signs and publishes it")
 	flags.StringSliceVar(&f.hosts, "did-hosts", nil, "hosts from which DID documents and status lists may be fetched, beside those of providers and trusted issuers")
-	flags.StringSliceVar(&f.addresses, "did-allow-addresses", nil, "private address ranges (CIDR) in which DID documents and status lists may be fetched (default: public addresses only)")
+	flags.Var(&f.addresses, "did-allow-addresses", "private address ranges (CIDR) in which DID documents and status lists may be fetched (default: public addresses only)")
 	flags.DurationVar(&f.rotateEvery, "identity-rotate-every", 90*24*time.Hour, "how long the broker signs with one key")
 	flags.StringVar(&f.vantage, "vantage", "", "name of the place from which this broker probes; if set, the broker measures member clusters and signs the measurements")
-	flags.StringSliceVar(&f.probes, "probe-allow-addresses", nil, "private address ranges (CIDR) in which probes on member clusters may reach this broker (default: public addresses only)")
+	flags.Var(&f.probes, "probe-allow-addresses", "private address ranges (CIDR) in which probes on member clusters may reach this broker (default: public addresses only)")
 	flags.DurationVar(&f.measureEvery, "measure-window", 24*time.Hour, "length of one measurement")
 }
 
@@ -119,17 +118,13 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, e
 	if err := f.checkMeasure(); err != nil {
 		return o, err
 	}
-	addresses, err := prefixes("did-allow-addresses", f.addresses)
-	if err != nil {
-		return o, err
-	}
 	organisation, err := f.organisation(name)
 	if err != nil {
 		return o, err
 	}
 	book := &trust.Book{}
 	hosts := func(host string) bool { return slices.Contains(f.hosts, host) || book.Hosts(host) }
-	fetch := guarded.NewClient(guarded.Options{AllowAddresses: addresses})
+	fetch := guarded.NewClient(guarded.Options{AllowAddresses: f.addresses})
 	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: hosts}
 	statuses := &trust.Statuses{Client: fetch, Hosts: hosts, Clock: clock.RealClock{}}
 	err = controller.SetupWithManager(mgr, controller.Options{
@@ -139,16 +134,4 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, e
 	return server.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
 	}, err
-}
-
-// prefixes parses the addresses of a flag.
-func prefixes(flag string, texts []string) (all []netip.Prefix, err error) {
-	for _, text := range texts {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("--%s %q: want address ranges (CIDR), for instance 10.0.0.0/8", flag, text)
-		}
-		all = append(all, prefix)
-	}
-	return all, nil
 }

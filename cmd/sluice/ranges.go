@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// ranges is the value of a flag with address ranges (CIDR), separated by commas or given one after the other.
+type ranges []netip.Prefix
+
+var _ pflag.SliceValue = (*ranges)(nil)
+
+// Set adds address ranges.
+func (r *ranges) Set(text string) error {
+	return r.add(strings.Split(text, ","))
+}
+
+// Append adds an address range.
+func (r *ranges) Append(text string) error { return r.add([]string{text}) }
+
+// Replace sets the address ranges.
+func (r *ranges) Replace(texts []string) error {
+	*r = nil
+	return r.add(texts)
+}
+
+func (r *ranges) add(texts []string) error {
+	all := slices.Clone(*r)
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return errors.New("want address ranges (CIDR), for instance 10.0.0.0/8")
+		}
+		all = append(all, prefix)
+	}
+	*r = all
+	return nil
+}
+
+// GetSlice returns the address ranges as texts.
+func (r *ranges) GetSlice() (texts []string) {
+	for _, prefix := range *r {
+		texts = append(texts, prefix.String())
+	}
+	return texts
+}
+
+// String returns the address ranges in brackets; empty if there are none.
+func (r *ranges) String() string {
+	if len(*r) == 0 {
+		return ""
+	}
+	return "[" + strings.Join(r.GetSlice(), ",") + "]"
+}
+
+// Type returns the name of the value in the help.
+func (r *ranges) Type() string { return "ranges" }
