@@ -39,6 +39,7 @@ func MakeRoom(r Request, in *Inventory, movable Movable) *v1alpha1.Preemption {
 	if search == nil {
 		return nil
 	}
+	search.lookAround()
 	x := &clearing{search: search, movable: movable, known: map[string]*mover{}}
 	rooms := x.rooms(most)
 	if len(rooms) == 0 {

@@ -27,17 +27,47 @@ func roomPolicies(most ...int32) Policies {
 	return CompilePolicies(all)
 }
 
-// fewestMoves returns, by trying all clusters, sets of instances and destinations, how few moves make room; 0 if none do.
-// It knows sums, selectors, readiness and the policies' numbers, and nothing of the engine's search.
-func fewestMoves(r Request, fleet []*Cluster, all []Request, most map[string]int) (fewest int) {
-	fits := func(r Request, c *Cluster, free Resources) bool {
-		for name, amount := range r.Resources {
-			if amount > 0 && free[name] < amount {
-				return false
-			}
+// hasRoom reports whether a request fits by what is free: on one cluster, or with its replicas on those that take most of
+// them. It knows sums, selectors and readiness.
+func hasRoom(r Request, on *Cluster, fleet []*Cluster, free map[string]Resources) bool {
+	replicas := func(c *Cluster) (n int64) {
+		if !c.Ready || r.Selector != nil && !r.Selector.Matches(c.Labels) {
+			return 0
 		}
-		return c.Ready && (r.Selector == nil || r.Selector.Matches(c.Labels))
+		for n < int64(max(r.Replicas, 1)) {
+			for name := range r.Resources {
+				if amount := r.Common[name] + (n+1)*r.Resources[name]; amount > 0 && free[c.Name][name] < amount {
+					return n
+				}
+			}
+			n++
+		}
+		return n
 	}
+	if r.Replicas == 0 {
+		return replicas(on) > 0
+	}
+	var all []int64
+	for _, c := range fleet {
+		if n := replicas(c); n > 0 {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	clusters := min(r.Clusters, r.Replicas)
+	if len(all) < clusters {
+		return false
+	}
+	sum := int64(0)
+	for _, n := range all[len(all)-clusters:] {
+		sum += n
+	}
+	return sum >= int64(r.Replicas)
+}
+
+// fewestMoves returns, by trying all clusters, sets of instances and destinations, how few moves make room; 0 if none do.
+// It knows the policies' numbers and hasRoom, and nothing of the engine's search.
+func fewestMoves(r Request, fleet []*Cluster, all []Request, most map[string]int) (fewest int) {
 	free := map[string]Resources{}
 	for _, c := range fleet {
 		free[c.Name] = Resources{}
@@ -49,7 +79,7 @@ func fewestMoves(r Request, fleet []*Cluster, all []Request, most map[string]int
 	for _, c := range fleet {
 		var search func(from, moved, limit int)
 		search = func(from, moved, limit int) {
-			if moved > 0 && moved <= limit && fits(r, c, free[c.Name]) && (fewest == 0 || moved < fewest) {
+			if moved > 0 && moved <= limit && hasRoom(r, c, fleet, free) && (fewest == 0 || moved < fewest) {
 				fewest = moved
 			}
 			for i := from; i < len(all); i++ {
@@ -58,7 +88,7 @@ func fewestMoves(r Request, fleet []*Cluster, all []Request, most map[string]int
 					continue
 				}
 				for _, to := range fleet {
-					if to == c || !fits(one, to, free[to.Name]) {
+					if to == c || !hasRoom(one, to, fleet, free) {
 						continue
 					}
 					free[to.Name].Add(one.Resources, -1)
@@ -124,6 +154,10 @@ func TestMakeRoomFindsTheFewestMoves(t *testing.T) {
 			in.Reserve(Holding{Instance: one.ID, Consumer: one.Consumer, Held: map[string]Resources{one.Current[0]: one.Resources}})
 		}
 		r := Request{ID: "si-new", Consumer: Consumer{Platform: "cf"}, Resources: drawn("asked", 9), Selector: selector()}
+		if rapid.IntRange(0, 2).Draw(t, "divided") == 0 {
+			r.Resources, r.Common = drawn("each", 4), drawn("common", 1)
+			r.Replicas, r.Clusters = rapid.IntRange(1, 5).Draw(t, "replicas"), rapid.IntRange(1, 3).Draw(t, "on clusters")
+		}
 		if _, err := Place(r, in.Snapshot()); err == nil {
 			return
 		}
@@ -165,7 +199,7 @@ func TestMakeRoomFindsTheFewestMoves(t *testing.T) {
 			}
 			in.Reserve(Holding{Instance: v.Instance, Consumer: one.Consumer, Held: map[string]Resources{d.Placements[0].Cluster: one.Resources}})
 		}
-		if d, err := Place(r, in.Snapshot()); err != nil || d.Placements[0].Cluster != got.Cluster {
+		if d, err := Place(r, in.Snapshot()); err != nil || !d.Uses(got.Cluster) {
 			t.Fatalf("after all moves of %+v: %+v, %v", got, d, err)
 		}
 	}
@@ -307,6 +341,53 @@ func TestMakeRoomMovesTheSmallest(t *testing.T) {
 	for to, stands := range map[string]bool{"b": true, "gone": false, "no name": false} {
 		if p.Victims[0].To = []string{to}; MovesStand(r, inventory, p, movableAmong(all)) != stands {
 			t.Errorf("a move to %s: it stands: %t", to, !stands)
+		}
+	}
+}
+
+// Room is made for as many replicas as the other clusters do not take. One that takes a replica, and not enough of them,
+// says how many are missing.
+func TestRoomForReplicas(t *testing.T) {
+	in := func(name string, has int64) *Cluster {
+		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(has), Labels: labels.Set{v1alpha1.LabelCluster: name}}
+	}
+	for name, row := range map[string]struct {
+		order   Request
+		moves   []string
+		message string
+	}{
+		"three on one cluster":         {Request{Replicas: 3, Clusters: 1}, []string{"si-2"}, "needs room for 3 of the 3 replicas"},
+		"four, of which one elsewhere": {Request{Replicas: 4, Clusters: 2}, []string{"si-2"}, "needs room for 3 of the 4 replicas"},
+		"six, of which one elsewhere":  {Request{Replicas: 6, Clusters: 2}, []string{"si-1", "si-2"}, "needs room for 5 of the 6 replicas"},
+		"seven":                        {Request{Replicas: 7, Clusters: 2}, nil, ""},
+		"three in each group":          {Request{Replicas: 4, Spread: &Spread{By: []string{v1alpha1.LabelCluster}, Each: true}}, nil, ""},
+	} {
+		spare := in("c", 3) // takes only those that move
+		spare.Taints = []corev1.Taint{{Key: "spare", Effect: corev1.TaintEffectNoSchedule}}
+		inventory := stock([]*Cluster{in("a", 5), in("b", 1), spare})
+		inventory.SetPolicies(roomPolicies(2))
+		var all []Request
+		for i, n := range []int64{2, 1} {
+			one := Request{ID: fmt.Sprint("si-", i+1), Consumer: Consumer{Plan: "p2"}, Resources: cores(n), Current: []string{"a"}, Free: true}
+			one.Tolerations = []corev1.Toleration{{Key: "spare", Operator: corev1.TolerationOpExists}}
+			all = append(all, one)
+			inventory.Reserve(Holding{Instance: one.ID, Consumer: one.Consumer, Held: map[string]Resources{"a": one.Resources}})
+		}
+		r := row.order
+		r.ID, r.Resources = "si-new", cores(1)
+		p := MakeRoom(r, inventory, movableAmong(all))
+		if p == nil {
+			if row.moves != nil {
+				t.Errorf("%s: no room is made", name)
+			}
+			continue
+		}
+		var moves []string
+		for _, v := range p.Victims {
+			moves = append(moves, v.Instance)
+		}
+		if slices.Sort(moves); !slices.Equal(moves, row.moves) || p.Cluster != "a" || p.Message != row.message {
+			t.Errorf("%s: %v leave %s: %s", name, moves, p.Cluster, p.Message)
 		}
 	}
 }

@@ -22,13 +22,14 @@ import (
 // Of all clusters on which the request would then be placed, it chooses by the lowest maximum
 // priority of the victims, then the lowest sum of their priorities, then the smallest number;
 // equal clusters are ordered by hash. On each cluster it chooses the best set of victims by the
-// same order. Requests with replicas or components displace nothing.
+// same order. Requests with components displace nothing, nor do those with replicas in each group.
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 	var rooms []room
 	search := newSearch(r, s)
 	if search == nil || r.denied(s) != "" {
 		return nil
 	}
+	search.lookAround()
 	for _, p := range s.pages {
 		for row := range search.suits(p).rows() {
 			if found, ok := search.room(position{page: p, row: row}); ok {
@@ -73,6 +74,15 @@ type search struct {
 	// filters, without those for capacity.
 	filters []filter
 	subsets int
+	// roomiest are the clusters that take most replicas as things are, as many as the request needs; nil if nobody has
+	// looked.
+	roomiest []vacancy
+}
+
+// vacancy is a cluster that takes a number of replicas.
+type vacancy struct {
+	position
+	replicas int64
 }
 
 // newSearch returns nil if the request may not displace anything.
@@ -84,18 +94,46 @@ func newSearch(r Request, s *Snapshot) *search {
 	return searchFor(r, s, class)
 }
 
-// searchFor returns nil for requests for which no room is made: those with replicas or components.
+// searchFor returns nil for requests for which no room is made: those with components, or with replicas in each group.
 func searchFor(r Request, s *Snapshot, class *v1alpha1.PriorityClass) *search {
-	if r.Replicas > 0 || len(r.Components) > 0 {
+	if len(r.Components) > 0 || r.Replicas > 0 && r.Spread != nil && r.Spread.Each {
 		return nil
 	}
-	enough := make(Resources, len(r.Resources))
-	for name := range r.Resources {
+	enough := Resources{}
+	for name := range r.on(1) {
 		enough[name] = boundless
 	}
 	filtered := r
 	filtered.LargestPods = nil // which nodes the victims free is not known
 	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: filtered.filters(s, enough)}
+}
+
+// lookAround finds the clusters that take most replicas. It looks at all clusters.
+func (x *search) lookAround() {
+	if x.request.Replicas == 0 {
+		return
+	}
+	e := evaluate(x.request, x.snapshot)
+	defer e.release()
+	x.roomiest = []vacancy{}
+	for _, c := range e.best(x.request.ClusterCount(), e.byRoom) {
+		x.roomiest = append(x.roomiest, vacancy{c.position, e.room(c.position)})
+	}
+}
+
+// missing returns how many replicas a cluster has to take at least: those that the roomiest other ones do not take, or one
+// if nobody has looked around.
+func (x *search) missing(at position) int64 {
+	if x.roomiest == nil {
+		return 1
+	}
+	left, others := int64(x.request.Replicas), x.request.ClusterCount()-1
+	for _, other := range x.roomiest {
+		if others > 0 && !other.same(at) {
+			left, others = left-other.replicas, others-1
+		}
+	}
+	return max(left, 1)
 }
 
 // owners returns the holders that determine who owns an instance. The application is not one of
@@ -225,6 +263,8 @@ func (x *search) roomOn(at position) *v1alpha1.Preemption {
 	}
 	if f, refused := refusal(at, x.request.filters(x.snapshot, nil), false); refused {
 		p.Message = f.message(at.page, at.row)
+	} else {
+		p.Message = fmt.Sprintf("needs room for %d of the %d replicas", x.missing(at), x.request.Replicas)
 	}
 	return p
 }

@@ -12,11 +12,15 @@ import (
 
 // lacking returns the resources of which a cluster has too little left for the request, and how much of each.
 func (x *search) lacking(at position) (names []corev1.ResourceName, lacks []int64) {
-	for _, name := range x.request.Resources.names() {
+	needs := x.request.Resources
+	if x.request.Replicas > 0 {
+		needs = x.request.on(x.missing(at))
+	}
+	for _, name := range needs.names() {
 		if _, class := v1alpha1.StorageClassOf(name); class {
 			continue
 		}
-		if short := x.request.Resources[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && x.request.Resources[name] > 0 {
+		if short := needs[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && needs[name] > 0 {
 			names, lacks = append(names, name), append(lacks, short)
 		}
 	}

@@ -16,27 +16,25 @@ import (
 
 var classValues = map[string]int32{"gold": 1000, "silver": 100, "bronze": 10}
 
-// least returns, by trying all sets, the cheapest set of holdings to remove so that a cluster
-// has room.
-func least(r Request, s *Snapshot, cluster string, mayLeave []Holding) (best cost, found bool) {
+// least returns, by trying all sets, the cheapest set of holdings to remove from a cluster so that a request fits.
+func least(r Request, s *Snapshot, fleet []*Cluster, cluster *Cluster, mayLeave []Holding) (best cost, found bool) {
 	for subset := range 1 << len(mayLeave) {
-		free := Resources{}
-		for name := range r.Resources {
-			free[name] = s.Free(cluster, name)
+		free := map[string]Resources{}
+		for _, c := range fleet {
+			free[c.Name] = Resources{}
+			for name := range r.Resources {
+				free[c.Name][name] = s.Free(c.Name, name)
+			}
 		}
 		now := cost{count: bits.OnesCount(uint(subset))}
 		for i, h := range mayLeave {
 			if subset&(1<<i) != 0 {
-				free.Add(h.Held[cluster], 1)
+				free[cluster.Name].Add(h.Held[cluster.Name], 1)
 				now.highest = max(now.highest, classValues[h.Class])
 				now.sum += int64(classValues[h.Class])
 			}
 		}
-		fits := true
-		for name, amount := range r.Resources {
-			fits = fits && (amount == 0 || free[name] >= amount)
-		}
-		if fits && (!found || now.compare(best) < 0) {
+		if hasRoom(r, cluster, fleet, free) && (!found || now.compare(best) < 0) {
 			best, found = now, true
 		}
 	}
@@ -56,6 +54,9 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 		r := Request{
 			ID: "si-new", Resources: drawn("asked"), Consumer: Consumer{Platform: "cf", Space: "s1", Application: "mine"},
 			Class: rapid.SampledFrom([]string{"gold", "silver", "bronze", "none", ""}).Draw(t, "class"),
+		}
+		if rapid.IntRange(0, 2).Draw(t, "divided") == 0 {
+			r.Replicas, r.Clusters = rapid.IntRange(1, 4).Draw(t, "replicas"), rapid.IntRange(1, 3).Draw(t, "on clusters")
 		}
 		held := map[string]Holding{}
 		var fleet []*Cluster
@@ -94,7 +95,7 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 					mayLeave = append(mayLeave, h)
 				}
 			}
-			if one, ok := least(r, s, c.Name, mayLeave); ok && c.Ready && (!found || one.compare(best) < 0) {
+			if one, ok := least(r, s, fleet, c, mayLeave); ok && c.Ready && (!found || one.compare(best) < 0) {
 				best, found = one, true
 			}
 		}
@@ -306,7 +307,7 @@ func TestPreempting(t *testing.T) {
 }
 
 // A cluster wakes a request that may displace others if it would have room without them, and only then: not if it would
-// not take the request at all, if they are of no lower class, or if they hold too little. Requests with replicas or
+// not take the request at all, if they are of no lower class, or if they hold too little. Requests with
 // components displace nothing.
 func TestWhoMayDisplaceOthersIsWokenByTheirClusters(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -321,7 +322,7 @@ func TestWhoMayDisplaceOthersIsWokenByTheirClusters(t *testing.T) {
 		"they are of the same class": {request: Request{Resources: cores(4)}, held: 4, class: "gold"},
 		"they are of none":           {request: Request{Resources: cores(4)}, held: 4},
 		"the cluster is cordoned":    {request: Request{Resources: cores(4)}, held: 4, class: "bronze", cordoned: true},
-		"replicas":                   {request: Request{Resources: cores(4), Replicas: 1}, held: 4, class: "bronze"},
+		"they hold room for each":    {request: Request{Resources: cores(2), Replicas: 2}, held: 4, class: "bronze", wakes: true},
 		"components":                 {request: Request{Components: []Component{{Name: "web", Resources: cores(4)}}}, held: 4, class: "bronze"},
 	} {
 		t.Run(name, func(t *testing.T) {

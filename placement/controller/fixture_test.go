@@ -99,11 +99,14 @@ func (w *world) newReconciler() *instanceReconciler {
 	}
 }
 
+// planDivided sells two replicas of 2 cores.
+const planDivided = "plan-divided"
+
 func hubConfig(w *world) *rest.Config { return hubtest.Start(w).Config }
 
 // testCatalog sells 2, 4 and 8 cores, on one cluster or more, in the priority classes bronze,
-// silver and gold, which count if a policy declares them; and 4 cores with a plan that waits
-// for anything.
+// silver and gold, which count if a policy declares them; 4 cores with a plan that waits
+// for anything, and in two replicas.
 func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.Snapshot {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Cores.", Bindable: true, PlanUpdateable: true}
@@ -122,7 +125,10 @@ func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.
 	patient := spec.Plans[0]
 	patient.ID, patient.Name, patient.WaitFor = "plan-patient", "patient", v1alpha1.WaitForAnything
 	patient.Resources = &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=4"), Clusters: 1}
-	spec.Plans = append(spec.Plans, patient, v1alpha1.Plan{
+	divided := patient
+	divided.ID, divided.Name, divided.WaitFor = planDivided, "divided", ""
+	divided.Resources = &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=2"), Clusters: 1, Replicas: &v1alpha1.Replicas{Count: 2}}
+	spec.Plans = append(spec.Plans, patient, divided, v1alpha1.Plan{
 		ID: "plan-application", Name: "application", Description: "Two components.", Kind: v1alpha1.PlanKindResources,
 		MaximumPollingDurationSeconds: int32(polling.Seconds()),
 		Resources: &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=2"), Components: []v1alpha1.Component{

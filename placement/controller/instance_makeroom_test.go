@@ -11,8 +11,8 @@ import (
 )
 
 // scattered is a world in which four cores are free, two on each of two clusters, and an order of four cores is reconciled
-// first. A policy lets instances move if most is not zero.
-func scattered(t *testing.T, most int32) *world {
+// first, by the plan of four cores unless another is given. A policy lets instances move if most is not zero.
+func scattered(t *testing.T, most int32, plan ...string) *world {
 	w := newWorld(t)
 	if most > 0 {
 		w.must(w.hub.Create(w.Context(), &v1alpha1.PlacementPolicy{
@@ -26,12 +26,18 @@ func scattered(t *testing.T, most int32) *world {
 		w.passes(name)
 	}
 	w.cluster("us", 2)
-	w.provision("si-new", "plan-4", "")
+	w.provision("si-new", append(plan, "plan-4")[0], "")
 	return w
 }
 
 func TestAnOrderIsPlacedAfterAMoveThatMakesRoom(t *testing.T) {
-	w := scattered(t, 1)
+	for plan, needs := range map[string]string{"plan-4": "needs 4 cpu, 2 free of 8", planDivided: "needs room for 2 of the 2 replicas"} {
+		t.Run(plan, func(t *testing.T) { placedAfterAMove(t, plan, needs) })
+	}
+}
+
+func placedAfterAMove(t *testing.T, plan, needs string) {
+	w := scattered(t, 1, plan)
 	w.woken = nil
 	order := w.passes("si-new")
 	w.wantOperation(order, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "instances are moving away from eu to make room (1)")
@@ -44,7 +50,7 @@ func TestAnOrderIsPlacedAfterAMoveThatMakesRoom(t *testing.T) {
 	w.wantCarried("eu", "si-new", 0)
 	moved := w.settle(moves[0])
 	w.wantOn(moved, "us")
-	if !strings.HasPrefix(moved.Status.Moved.Reason, "it makes room for si-new: needs 4 cpu, 2 free of 8") {
+	if !strings.HasPrefix(moved.Status.Moved.Reason, "it makes room for si-new: "+needs) {
 		t.Errorf("moved: %+v", moved.Status.Moved)
 	}
 	if !slices.Contains(w.woken, "si-new") {
