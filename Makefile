@@ -119,7 +119,7 @@ unit: kubernetes databases prometheus helm ## Unit and integration tests, on the
 
 e2e-drivers: kubernetes cluster-api helm ## Clusters that are peered, and made by Cluster API, on control planes; a network that hangs and breaks
 	@echo "test: drivers of peered and made clusters, and faults, on control planes"
-	@go test -vet=off -timeout 20m $(DRIVERS)
+	@go test -vet=off -timeout 20m -p $(ATONCE) $(DRIVERS)
 
 e2e-brokers: kubernetes databases helm service-catalog ## Sluices behind Sluices, with the conformance suite on top; brokers with defects, and killed meanwhile; a real Service Catalog; claims
 	@echo "test: brokers behind brokers, Service Catalog, claims"
@@ -175,7 +175,7 @@ e2e-market: bin/e2e.test ## On kind, in Chromium: two providers join and sell, a
 
 e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, a site behind a Gateway, and conformance with a plan of kind workload
 	@echo "test: workloads"
-	@$(call e2e,TestWorkloads|TestExposure)
+	@$(call e2e,TestWorkloads)
 
 e2e-chart: bin/e2e.test helm ## On kind: docs/operating.md's installation, conformance with two replicas, and uninstalling
 	@echo "test: the chart"

@@ -70,11 +70,15 @@ func alone() error {
 }
 
 // needMembers brings up the member clusters with the echo workload, once for all tests that
-// share them, and removes what a run that was killed left there.
+// share them, and removes what a run that was killed left there. Until the test ends, no other has them.
 func needMembers(t *testing.T) {
 	t.Helper()
+	membersTaken.Lock()
+	t.Cleanup(membersTaken.Unlock)
 	must(t, membersUp())
 }
+
+var membersTaken sync.Mutex
 
 var membersUp = sync.OnceValue(func() error {
 	if err := clustersUp(members...); err != nil {
@@ -94,14 +98,19 @@ func clustersUp(names ...string) error {
 // echoImage is the workload that pods of these tests run.
 var echoImage string
 
-// loadEcho builds it, once, and loads it onto clusters.
-func loadEcho(clusters ...string) error {
+// buildEcho builds it, and returns the archive.
+var buildEcho = sync.OnceValues(func() (archive string, err error) {
 	out, err := output("test/kind/echo.sh")
+	archive, echoImage, _ = strings.Cut(strings.TrimSpace(out), "\n")
+	return archive, err
+})
+
+// loadEcho builds the workload, once, and loads it onto clusters.
+func loadEcho(clusters ...string) error {
+	archive, err := buildEcho()
 	if err != nil {
 		return err
 	}
-	archive, reference, _ := strings.Cut(strings.TrimSpace(out), "\n")
-	echoImage = reference
 	for _, name := range clusters {
 		if err := run("test/kind/load.sh", name, archive); err != nil {
 			return err

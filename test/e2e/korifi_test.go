@@ -30,6 +30,7 @@ import (
 // TestKorifi takes the steps of docs/platforms.md through a real Korifi, from the broker's registration to its
 // deletion. Each step is the request of the CF API that the page's command makes; the cf CLI itself is not run.
 func TestKorifi(t *testing.T) {
+	t.Parallel()
 	must(t, loadEcho())
 	k := korifi.Start(t)
 	s := serve(t)

@@ -76,8 +76,10 @@ func TestPeering(t *testing.T) {
 		{"a workload", w.workload},
 		{"an invited provider behind the hub", w.behindTheHub},
 		{"figures", w.measure},
-		{"what nobody has bought", w.refusals},
-		{"nobody escapes", w.escapes},
+		{"what is refused", func(t *testing.T) {
+			besides(t, "what nobody has bought", w.refusals)
+			besides(t, "nobody escapes", w.escapes)
+		}},
 		{"faults", w.faults},
 		{"gives all of it back", w.giveBack},
 		{"an invited consumer", w.anInvitedConsumer},

@@ -95,6 +95,7 @@ func shell(t *testing.T, dir, script string, environment []string) {
 // which must leave Sluice serving, and everything after it. The block that runs the tests is
 // the one that continuous integration runs, and brought us here.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	dir, environment := checkout(t), newcomer(t)
 	t.Cleanup(func() { shell(t, dir, "make demo-down", environment) })
 	ci, err := os.ReadFile(filepath.Join(root, ".ci/run"))
@@ -116,6 +117,7 @@ func TestReadme(t *testing.T) {
 // TestFirstSteps runs the blocks of the first steps one after the other, byte for byte, in one
 // shell as a reader would, against one of the kind clusters.
 func TestFirstSteps(t *testing.T) {
+	t.Parallel()
 	needMembers(t)
 	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
 	must(t, err)

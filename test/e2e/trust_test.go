@@ -37,6 +37,7 @@ const publicURL, brokerDID = "https://broker.example", "did:web:broker.example"
 // script, one certified in Germany, one in the United States that only speaks for
 // itself; a policy asks for the European Union and more than the provider's word.
 func TestTrust(t *testing.T) {
+	t.Parallel()
 	needMembers(t)
 	var proxy httputil.ReverseProxy
 	reached, address := listenOnKind(t, &proxy)
@@ -330,6 +331,7 @@ sluice sd present --dir rhein --to %s --audience %s`, w.dir, w.german, w.broker.
 
 // TestTrustDocs runs the blocks of docs/trust.md one after the other, as a reader would.
 func TestTrustDocs(t *testing.T) {
+	t.Parallel()
 	needMembers(t)
 	s := serve(t, "--public-url", publicURL)
 	s.sluice("catalog", "apply", "-f", filepath.Join(root, "docs/examples/offering.yaml"))

@@ -25,8 +25,8 @@ import (
 const whatTakesTime = "F1 || U1 || L1 || B1 || D1 || D2"
 
 // TestWorkloads orders what runs: each of charts/services from the order to its use, an update and a
-// rotation; parts that reach each other, what does not start, and the conformance suite with a plan of
-// kind workload.
+// rotation; parts that reach each other, what does not start, a site behind a Gateway, and the conformance
+// suite with a plan of kind workload.
 func TestWorkloads(t *testing.T) {
 	needMembers(t)
 	images := loadImages(t, services())
@@ -59,9 +59,13 @@ func TestWorkloads(t *testing.T) {
 		besides(t, "a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
 		besides(t, "an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
 	})
-	// These change clusters, and with them whatever else is there.
-	t.Run("data moves and is restored", func(t *testing.T) { dataMoves(t, s, kept) })
-	t.Run("a copy in every region", func(t *testing.T) { copies(t, s) })
+	t.Run("two Sluices", func(t *testing.T) {
+		besides(t, "one changes its clusters", func(t *testing.T) { // and with them whatever else it has
+			t.Run("data moves and is restored", func(t *testing.T) { dataMoves(t, s, kept) })
+			t.Run("a copy in every region", func(t *testing.T) { copies(t, s) })
+		})
+		besides(t, "the other has a Gateway", exposure)
+	})
 	t.Run("nothing is left", func(t *testing.T) {
 		for _, name := range members {
 			nothingLeft(t, name)
