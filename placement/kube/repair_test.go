@@ -30,6 +30,12 @@ import (
 // and an instance of three pods there.
 func (f *fixture) managed(t *testing.T, hub string) delivery.Delivery {
 	t.Helper()
+	return f.managedPlan(t, hub, &v1alpha1.ResourcesPlan{Limits: amounts("pods", "3"), Clusters: 1})
+}
+
+// managedPlan is as managed, with an instance of another plan.
+func (f *fixture) managedPlan(t *testing.T, hub string, plan *v1alpha1.ResourcesPlan) delivery.Delivery {
+	t.Helper()
 	namespace := hubtest.Namespace(t)
 	sealed, err := f.connections.Keys.Seal(f.kubeconfig, member.Owner(namespace, clusterName))
 	if err != nil {
@@ -40,8 +46,8 @@ func (f *fixture) managed(t *testing.T, hub string) delivery.Delivery {
 		Spec:       v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SealedKubeconfig: sealed}},
 	}
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-1", Name: "service", Description: "Pods.", Plans: []v1alpha1.Plan{{
-		ID: "plan-1", Name: "pods", Description: "Three pods.", Kind: v1alpha1.PlanKindResources,
-		Resources: &v1alpha1.ResourcesPlan{Limits: amounts("pods", "3"), Clusters: 1},
+		ID: "plan-1", Name: "pods", Description: "A plan.", Kind: v1alpha1.PlanKindResources,
+		Resources: plan,
 	}}}
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
 	if err != nil {
@@ -82,10 +88,16 @@ func (f *fixture) managed(t *testing.T, hub string) delivery.Delivery {
 			Platform: "platform-1", InstanceID: name, ServiceID: "service-1", Desired: v1alpha1.InstanceState{PlanID: "plan-1"},
 		},
 	}
-	for _, o := range []client.Object{cluster, instance} {
-		if err := f.hub.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+	if err := f.hub.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	// A quota bounds what the status says that the cluster has.
+	eventually(t, "the cluster is read", func(ctx context.Context) (bool, error) {
+		err := f.hub.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
+		return len(cluster.Status.Allocatable) > 0, err
+	})
+	if err := f.hub.Create(t.Context(), instance); err != nil {
+		t.Fatal(err)
 	}
 	eventually(t, "the instance is delivered", func(ctx context.Context) (bool, error) {
 		err := f.hub.Get(ctx, client.ObjectKeyFromObject(instance), instance)

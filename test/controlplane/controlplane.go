@@ -38,6 +38,8 @@ type Options struct {
 	APIServerOnly bool
 	// Controllers of the controller manager, by their names; when empty all that are on by default.
 	Controllers []string
+	// FeatureGates of Kubernetes, as NAME=true,…; when empty their defaults.
+	FeatureGates string
 }
 
 // ControlPlane is a running Kubernetes control plane. Its methods may be called from any goroutine.
@@ -237,10 +239,10 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if cp.options.APIServerOnly {
 		return nil
 	}
-	if err := cp.startComponent(controllerManager, controllerManagerFlags(cp.dir, cp.options.Controllers)); err != nil {
+	if err := cp.startComponent(controllerManager, cp.gated(controllerManagerFlags(cp.dir, cp.options.Controllers))); err != nil {
 		return err
 	}
-	if err := cp.startComponent(scheduler, schedulerFlags(cp.dir)); err != nil {
+	if err := cp.startComponent(scheduler, cp.gated(schedulerFlags(cp.dir))); err != nil {
 		return err
 	}
 	if err := cp.simulate(); err != nil {
@@ -280,9 +282,17 @@ func (cp *ControlPlane) startAPIServer() error {
 	if cp.apiServer != nil {
 		return nil
 	}
-	p, err := cp.startLocked(apiServer, apiServerFlags(cp.dir, cp.port.number, cp.options.AuditLog))
+	p, err := cp.startLocked(apiServer, cp.gated(apiServerFlags(cp.dir, cp.port.number, cp.options.AuditLog)))
 	cp.apiServer = p
 	return err
+}
+
+// gated adds the feature gates to the flags of a component.
+func (cp *ControlPlane) gated(flags []string) []string {
+	if cp.options.FeatureGates != "" {
+		flags = append(flags, "--feature-gates="+cp.options.FeatureGates)
+	}
+	return flags
 }
 
 func (cp *ControlPlane) startComponent(name string, flags []string) error {
