@@ -208,10 +208,11 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 			}
 		}
 	}
-	for name, amount := range r.Limits {
-		if amount.Sign() < 0 {
-			return fmt.Errorf("limits: %s is negative", name)
-		}
+	if err := checkAmounts(r.Limits); err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
+	if err := checkDevices(r, runs); err != nil {
+		return err
 	}
 	if err := checkLargestPod(r, runs); err != nil {
 		return fmt.Errorf("largestPod: %w", err)
@@ -242,13 +243,14 @@ func checkLargestPod(r *v1alpha1.ResourcesPlan, runs bool) error {
 	case len(r.Components) > 0:
 		return errors.New("cannot be combined with components")
 	}
+	if err := checkAmounts(r.LargestPod); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.LargestPod)) {
 		amount, limit := r.LargestPod[name], r.Limits[name]
 		switch {
 		case name == corev1.ResourcePods || v1alpha1.IsStorage(name):
 			return fmt.Errorf("%s: is not a resource that a pod requests of its node", name)
-		case amount.Sign() < 0:
-			return fmt.Errorf("%s is negative", name)
 		case amount.Cmp(limit) > 0:
 			return fmt.Errorf("%s %s: is more than the limit of %s", amount.String(), name, limit.String())
 		}
@@ -299,10 +301,8 @@ func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 		if err := checkSelector(c.Selector, field.NewPath("components").Key(c.Name).Child("selector")); err != nil {
 			return err
 		}
-		for name, amount := range c.Limits {
-			if amount.Sign() < 0 {
-				return fmt.Errorf("components: %s: %s is negative", c.Name, name)
-			}
+		if err := checkAmounts(c.Limits); err != nil {
+			return fmt.Errorf("components: %s: %w", c.Name, err)
 		}
 	}
 	for i, link := range r.Links {

@@ -67,6 +67,24 @@ func TestJudge(t *testing.T) {
 			r.Clusters, r.MaxClusters, r.Spread = 1, 64, &v1alpha1.Spread{By: []string{"zone"}, MinGroups: 3, MaxPerGroup: 2}
 		}))}, []string{"Ready"}, ""},
 		"less than nothing": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["cpu"] = resource.MustParse("-1") }))}, []string{"Invalid"}, "cpu is negative"},
+		"whole devices of a class": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Limits["large-gpu.deviceclass.resource.k8s.io/devices"] = resource.MustParse("2")
+			r.LargestPod = corev1.ResourceList{"large-gpu.deviceclass.resource.k8s.io/devices": resource.MustParse("1")}
+		}))}, []string{"Ready"}, ""},
+		"half a device": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Limits["large-gpu.deviceclass.resource.k8s.io/devices"] = resource.MustParse("1500m")
+		}))}, []string{"Invalid"}, "limits: large-gpu.deviceclass.resource.k8s.io/devices: 1500m is no whole number of devices"},
+		"devices of no class": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Limits[".deviceclass.resource.k8s.io/devices"] = resource.MustParse("1")
+		}))}, []string{"Invalid"}, "limits: .deviceclass.resource.k8s.io/devices: prefix part"},
+		"devices of virtual nodes": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Limits["large-gpu.deviceclass.resource.k8s.io/devices"] = resource.MustParse("1")
+			r.Peering = &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNode}
+		}))}, []string{"Invalid"}, "devices of a class do not go with virtual nodes or hubs"},
+		"devices of components, of a workload": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) {
+			p.Kind, p.Workload = v1alpha1.PlanKindWorkload, &v1alpha1.WorkloadPlan{}
+			p.Resources.Limits = corev1.ResourceList{"large-gpu.deviceclass.resource.k8s.io/devices": resource.MustParse("1")}
+		}))}, []string{"Invalid"}, "do not go with kind: workload"},
 		"a pod larger than the limits": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.LargestPod = corev1.ResourceList{"cpu": resource.MustParse("64")}
 		}))}, []string{"Invalid"}, "largestPod: 64 cpu: is more than the limit of"},

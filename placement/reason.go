@@ -5,6 +5,8 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Reason of a rejection, in one CamelCase word.
@@ -93,6 +95,9 @@ const (
 func insufficientReason(name corev1.ResourceName) Reason {
 	if name == corev1.ResourceCPU {
 		return "InsufficientCPU"
+	}
+	if class, is := v1alpha1.DeviceClassOf(name); is {
+		name = corev1.ResourceName(class + "-devices")
 	}
 	var word strings.Builder
 	word.WriteString("Insufficient")

@@ -45,6 +45,11 @@ type MemberClusterStatus struct {
 	Holes *Holes `json:"holes,omitempty"`
 	// StorageClasses of the cluster.
 	StorageClasses []string `json:"storageClasses,omitempty"`
+	// DeviceClasses of the cluster (resource.k8s.io), sorted by name; absent if its nodes are not read.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	DeviceClasses []DeviceClass `json:"deviceClasses,omitempty"`
 	// Latency of the API server: the median of Sluice's recent probes.
 	Latency *metav1.Duration `json:"latency,omitempty"`
 	// Latencies from peered member clusters, measured by this cluster's Liqo. A latency of the same
@@ -93,6 +98,21 @@ type NodesFree struct {
 	Count int32 `json:"count"`
 	// Free on each of them; absent means nothing.
 	Free corev1.ResourceList `json:"free"`
+}
+
+// DeviceClass is a class of devices. Those that count are in allocatable, under the name of their quota
+// (CLASS.deviceclass.resource.k8s.io/devices).
+type DeviceClass struct {
+	// Name of the class.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// ExtendedResource by which pods may take its devices, too, beside deviceclass.resource.kubernetes.io/CLASS.
+	// +kubebuilder:validation:MaxLength=253
+	ExtendedResource string `json:"extendedResource,omitempty"`
+	// Uncounted is the reason why all or some of its devices do not count, for instance that another class selects them,
+	// too.
+	// +kubebuilder:validation:MaxLength=256
+	Uncounted string `json:"uncounted,omitempty"`
 }
 
 // ClusterClass has the schemas of those variables of a ClusterClass that consumers may set.

@@ -78,6 +78,11 @@ func describeCluster(w io.Writer, m *v1alpha1.MemberCluster, instances []v1alpha
 	}
 	names := slices.Sorted(maps.Keys(known.Allocatable.List()))
 	list(d, "Capacity", names, func(name corev1.ResourceName) string { return capacityOf(known, name, sold[name]) })
+	for _, class := range m.Status.DeviceClasses {
+		if class.Uncounted != "" {
+			d.line("Not counted", "devices of class %s: %s", class.Name, class.Uncounted)
+		}
+	}
 	if prices := m.Spec.Prices; prices != nil {
 		list(d, "Price", slices.Sorted(maps.Keys(prices.PerHour)), func(name corev1.ResourceName) string {
 			price := prices.PerHour[name]

@@ -184,6 +184,25 @@ func TestInstanceDescribe(t *testing.T) {
 	}
 }
 
+// TestClusterDescribeDevices: how devices are divided, and why some do not count.
+func TestClusterDescribeDevices(t *testing.T) {
+	cluster := soldCluster("eu")
+	cluster.Status.Allocatable[v1alpha1.DevicesResource("large-gpu")] = resource.MustParse("4")
+	cluster.Status.DeviceClasses = []v1alpha1.DeviceClass{{Name: "gpu", Uncounted: "4 of its devices overlap with those of nvidia"}, {Name: "large-gpu"}}
+	var out strings.Builder
+	if err := describeCluster(&out, &cluster, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"4 large-gpu.deviceclass.resource.k8s.io/devices, of which 0 sold, 0 used by others, 4 free", "devices of class gpu: 4 of its devices overlap with those of nvidia\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.Count(out.String(), "devices of class") != 1 {
+		t.Errorf("classes without a reason are shown:\n%s", out.String())
+	}
+}
+
 func TestCatalogList(t *testing.T) {
 	quantity := resource.MustParse
 	resources := func(clusters int32) v1alpha1.Plan {

@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	resourceinformers "k8s.io/client-go/informers/resource/v1"
 	storageinformers "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -20,15 +22,20 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// Nodes is the reader of a cluster's nodes, storage classes, running pods, namespaces of this hub's
+// Nodes is the reader of a cluster's nodes, storage classes, devices, running pods, namespaces of this hub's
 // instances, and quotas of the instances of all hubs. It watches them, each stripped to the fields that are
 // used.
 type Nodes struct {
 	stop                                     context.CancelFunc
 	nodes, pods, namespaces, classes, quotas cache.SharedIndexInformer
-	// hidden is true while Sluice may not read the quotas.
-	hidden  atomic.Bool
-	options NodesOptions
+	// hidden is true once Sluice may not read the quotas.
+	hidden atomic.Bool
+	// deviceClasses, slices and claims are of resource.k8s.io; absent is true once the cluster does not serve that, or
+	// Sluice may not read it. Devices count while all three are read.
+	deviceClasses, slices, claims cache.SharedIndexInformer
+	absent                        atomic.Bool
+	selections                    selections
+	options                       NodesOptions
 }
 
 // NodesOptions configure Nodes.
@@ -61,26 +68,44 @@ func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 		namespaces: coreinformers.NewFilteredNamespaceInformer(o.Kube, 0, nil, ours),
 		classes:    storageinformers.NewStorageClassInformer(o.Kube, 0, nil),
 		quotas:     coreinformers.NewFilteredResourceQuotaInformer(o.Kube, metav1.NamespaceAll, 0, nil, ofHubs),
+
+		deviceClasses: resourceinformers.NewDeviceClassInformer(o.Kube, 0, nil),
+		slices:        resourceinformers.NewResourceSliceInformer(o.Kube, 0, nil),
+		claims:        resourceinformers.NewResourceClaimInformer(o.Kube, metav1.NamespaceAll, 0, nil),
 	}
-	_ = n.quotas.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) {
-			n.hidden.Store(true)
-			return
-		}
-		cache.DefaultWatchErrorHandler(ctx, reflector, err)
-	})
+	_ = n.quotas.SetWatchErrorHandlerWithContext(unless(&n.hidden, apierrors.IsForbidden))
+	for _, informer := range n.ofDevices() {
+		_ = informer.SetWatchErrorHandlerWithContext(unless(&n.absent, func(err error) bool {
+			return apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
+		}))
+	}
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.Changed() },
 		UpdateFunc: func(any, any) { o.Changed() },
 		DeleteFunc: func(any) { o.Changed() },
 	}
-	for _, informer := range []cache.SharedIndexInformer{n.nodes, n.pods, n.namespaces, n.classes, n.quotas} {
+	for _, informer := range append(n.ofDevices(), n.nodes, n.pods, n.namespaces, n.classes, n.quotas) {
 		// Both fail only if the informer has been started.
 		_ = informer.SetTransform(strip)
 		_, _ = informer.AddEventHandler(changed)
 		go informer.RunWithContext(ctx)
 	}
 	return n
+}
+
+func (n *Nodes) ofDevices() []cache.SharedIndexInformer {
+	return []cache.SharedIndexInformer{n.deviceClasses, n.slices, n.claims}
+}
+
+// unless returns a handler that only notes some errors, which may end at any time.
+func unless(seen *atomic.Bool, is func(error) bool) cache.WatchErrorHandlerWithContext {
+	return func(ctx context.Context, reflector *cache.Reflector, err error) {
+		if is(err) {
+			seen.Store(true)
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	}
 }
 
 // Read returns what the nodes have now. The error says that not everything has been listed yet.
@@ -104,12 +129,42 @@ func (n *Nodes) Read() (Reading, error) {
 		ours, instance := q.Labels[v1alpha1.LabelHub] == n.options.HubID, q.Labels[v1alpha1.LabelInstance]
 		return ours && (instance == "" || reserved(q.Namespace))
 	})
-	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), quotas, reserved)
+	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), quotas, n.devices(s), reserved)
 	for _, class := range listed[*storagev1.StorageClass](n.classes) {
 		r.StorageClasses = append(r.StorageClasses, class.Name)
 	}
 	slices.Sort(r.StorageClasses)
 	return r, nil
+}
+
+// devices returns what is read of devices. Classes that the provider hides count as not sold once no instance has any.
+func (n *Nodes) devices(s *placement.Snapshot) devices {
+	if slices.ContainsFunc(n.ofDevices(), func(i cache.SharedIndexInformer) bool { return !i.HasSynced() }) {
+		return devices{}
+	}
+	hidden := map[string]bool{}
+	if cluster := s.Cluster(n.options.Cluster); cluster != nil && cluster.Sell != nil {
+		for _, name := range cluster.Sell.Hide {
+			if class, is := v1alpha1.DeviceClassOf(name); is {
+				hidden[class] = true
+			}
+		}
+	}
+	if len(hidden) > 0 {
+		for _, held := range s.Reservations(n.options.Cluster) {
+			for name := range held.Resources {
+				if class, is := v1alpha1.DeviceClassOf(name); is {
+					delete(hidden, class)
+				}
+			}
+		}
+	}
+	n.selections.begin()
+	return devices{
+		classes: listed[*resourcev1.DeviceClass](n.deviceClasses), slices: listed[*resourcev1.ResourceSlice](n.slices),
+		claims: listed[*resourcev1.ResourceClaim](n.claims), selects: n.selections.of,
+		hidden: func(class string) bool { return hidden[class] },
+	}
 }
 
 // Wait blocks until everything has been listed once, or the context ends.
@@ -121,10 +176,14 @@ func (n *Nodes) Wait(ctx context.Context) {
 func (n *Nodes) Close(bool) { n.stop() }
 
 func (n *Nodes) synced() []cache.InformerSynced {
-	return []cache.InformerSynced{
+	synced := []cache.InformerSynced{
 		n.nodes.HasSynced, n.pods.HasSynced, n.namespaces.HasSynced, n.classes.HasSynced,
 		func() bool { return n.quotas.HasSynced() || n.hidden.Load() },
 	}
+	for _, informer := range n.ofDevices() {
+		synced = append(synced, func() bool { return informer.HasSynced() || n.absent.Load() })
+	}
+	return synced
 }
 
 // listed returns an informer's objects, in no order.

@@ -22,13 +22,15 @@ type Reading struct {
 	Holes *v1alpha1.Holes
 	// StorageClasses by name, sorted.
 	StorageClasses []string
+	// DeviceClasses by name, sorted.
+	DeviceClasses []v1alpha1.DeviceClass
 }
 
 // Report writes the reading to the status of its cluster.
 func (r *Reading) Report(status *v1alpha1.MemberClusterStatus) {
 	status.Nodes, status.Architectures, status.OperatingSystems = r.Nodes, r.Architectures, r.OperatingSystems
 	status.Capacity, status.Allocatable, status.ForeignUse = r.Capacity, r.Allocatable, r.Foreign
-	status.Holes, status.StorageClasses = r.Holes, r.StorageClasses
+	status.Holes, status.StorageClasses, status.DeviceClasses = r.Holes, r.StorageClasses, r.DeviceClasses
 }
 
 // UnknownError is the reason why the capacity of a cluster is not known.

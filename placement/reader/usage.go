@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,8 @@ var onePod = resource.MustParse("1")
 // stand for other clusters' capacity. Foreign use is the sum of requests of the pods on those nodes
 // that belong to no reservation. Pods not bound to a node use nothing yet. The quotas are those of instances without a
 // reservation, most of them of other hubs; they count in full, even if their pods request less.
-func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) Reading {
+// Devices are counted by classes.
+func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, d devices, reserved func(namespace string) bool) Reading {
 	u := Reading{Source: "read from its nodes", Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, Foreign: corev1.ResourceList{}}
 	free := make(map[string]placement.Resources, len(nodes))
 	for _, node := range nodes {
@@ -39,8 +41,9 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 	withQuota := make(map[string]bool, len(quotas))
 	for _, quota := range quotas {
 		withQuota[quota.Namespace] = true
-		sum(u.Foreign, reservedBy(quota))
+		sum(u.Foreign, reservedBy(quota, d.classes))
 	}
+	foreign := func(namespace string) bool { return !reserved(namespace) && !withQuota[namespace] }
 	for _, pod := range pods {
 		node, counted := free[pod.Spec.NodeName]
 		if !counted || terminated(pod) {
@@ -48,10 +51,11 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 		}
 		requests := requestsOf(pod)
 		node.Add(placement.ResourcesOf(requests), -1)
-		if !reserved(pod.Namespace) && !withQuota[pod.Namespace] && !offloaded(pod) {
+		if foreign(pod.Namespace) && !offloaded(pod) {
 			sum(u.Foreign, requests)
 		}
 	}
+	d.addTo(&u, free, foreign)
 	maps.DeleteFunc(free, func(_ string, left placement.Resources) bool { return left[corev1.ResourcePods] < 1 })
 	u.Holes = placement.HolesOf(slices.Collect(maps.Values(free))).API()
 	return u
@@ -103,17 +107,27 @@ func sum(total, more corev1.ResourceList) {
 	}
 }
 
-// reservedBy returns what is reserved by the quota of an instance's namespace.
-func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
+// reservedBy returns what is reserved by the quota of an instance's namespace. The amounts of the device classes count once,
+// not also as the extended resources by which pods may take them.
+func reservedBy(quota *corev1.ResourceQuota, classes []*resourcev1.DeviceClass) corev1.ResourceList {
 	reserved := corev1.ResourceList{}
 	for name, amount := range quota.Spec.Hard {
 		resource, request := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 		switch {
-		case amount.IsZero(), name == corev1.ResourceRequestsStorage: // the sum over the storage classes
-		case request, name == corev1.ResourcePods, v1alpha1.IsStorage(name):
-			reserved[corev1.ResourceName(resource)] = amount
+		case name == corev1.ResourceRequestsStorage: // the sum over the storage classes
+		case strings.HasPrefix(string(name), corev1.ResourceImplicitExtendedClaimsPerClass):
+		case request, name == corev1.ResourcePods, v1alpha1.IsStorage(name), v1alpha1.IsDevices(name):
+			reserved[corev1.ResourceName(resource)] = amount.DeepCopy()
 		}
 	}
+	for _, class := range classes {
+		if extended := extendedOf(class); extended != "" && has(reserved, extended) {
+			q := reserved[extended]
+			q.Sub(reserved[v1alpha1.DevicesResource(class.Name)])
+			reserved[extended] = q
+		}
+	}
+	maps.DeleteFunc(reserved, func(_ corev1.ResourceName, amount resource.Quantity) bool { return amount.Sign() <= 0 })
 	return reserved
 }
 
@@ -148,6 +162,19 @@ func strip(object any) (any, error) {
 		return &corev1.ResourceQuota{ObjectMeta: stripped(&o.ObjectMeta, v1alpha1.LabelHub, v1alpha1.LabelInstance), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
 	case *storagev1.StorageClass:
 		return &storagev1.StorageClass{ObjectMeta: stripped(&o.ObjectMeta)}, nil
+	case *resourcev1.DeviceClass:
+		return &resourcev1.DeviceClass{
+			ObjectMeta: stripped(&o.ObjectMeta),
+			Spec:       resourcev1.DeviceClassSpec{Selectors: o.Spec.Selectors, ExtendedResourceName: o.Spec.ExtendedResourceName},
+		}, nil
+	case *resourcev1.ResourceSlice:
+		return &resourcev1.ResourceSlice{ObjectMeta: stripped(&o.ObjectMeta), Spec: o.Spec}, nil
+	case *resourcev1.ResourceClaim:
+		claim := &resourcev1.ResourceClaim{ObjectMeta: stripped(&o.ObjectMeta)}
+		if allocation := o.Status.Allocation; allocation != nil {
+			claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: allocation.Devices.Results}}
+		}
+		return claim, nil
 	default:
 		return object, nil // a tombstone
 	}

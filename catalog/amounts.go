@@ -1,0 +1,54 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// checkAmounts checks amounts of resources: none is negative, and devices have whole numbers and a class.
+func checkAmounts(amounts corev1.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		amount := amounts[name]
+		if amount.Sign() < 0 {
+			return fmt.Errorf("%s is negative", name)
+		}
+		if !v1alpha1.IsDevices(name) {
+			continue
+		}
+		if errs := validation.IsQualifiedName(string(name)); len(errs) > 0 {
+			return fmt.Errorf("%s: %s", name, errs[0])
+		}
+		if whole := amount.DeepCopy(); !whole.RoundUp(0) {
+			return fmt.Errorf("%s: %s is no whole number of devices", name, amount.String())
+		}
+	}
+	return nil
+}
+
+// checkDevices checks that the devices of a plan, which runs a workload or not, can be claimed where it is delivered.
+func checkDevices(r *v1alpha1.ResourcesPlan, runs bool) error {
+	of := func(amounts corev1.ResourceList) bool {
+		for name := range amounts {
+			if v1alpha1.IsDevices(name) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case !of(r.Limits) && !slices.ContainsFunc(r.Components, func(c v1alpha1.Component) bool { return of(c.Limits) }):
+		return nil
+	case runs:
+		return errors.New("limits: devices of a class do not go with kind: workload, whose claims are not counted")
+	case r.Peering != nil && (r.Peering.Gives == v1alpha1.GivesNode || r.Peering.Role == v1alpha1.RoleHubAndSpoke):
+		return errors.New("limits: devices of a class do not go with virtual nodes or hubs: peering needs gives: Network and role: Transparent")
+	}
+	return nil
+}
