@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"github.com/sluice-dev/sluice/internal/podrules"
@@ -102,6 +104,34 @@ func EndsGuard(name string, where *Where) []tenant.Object {
 		where)
 }
 
+// devicesGuard holds claims of devices, whoever makes them, to the classes in the quota, and so to those that Sluice knows:
+// Kubernetes bounds none that a quota does not name. It denies them devices that their provider has tainted. Admin access to
+// devices, Kubernetes itself denies in a namespace without a label, which consumers cannot set.
+func devicesGuard() []tenant.Object {
+	const name = "sluice-devices"
+	// Each request, and each alternative of one. Before resource.k8s.io/v1, a request was what is now in exactly.
+	const each = "variables.requests.all(r, ([dyn(r), dyn(r).?exactly.orValue({})] + dyn(r).?firstAvailable.orValue([])).all(d, %s))"
+	policy := admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+		WithFailurePolicy(admissionregistrationv1.Fail).
+		WithParamKind(admissionregistrationv1ac.ParamKind().WithAPIVersion("v1").WithKind("ResourceQuota")).
+		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
+			Matching(resourcev1.GroupName, "*", "resourceclaims", create).WithResources("resourceclaimtemplates"))).
+		WithVariables(variable("requests", "(request.resource.resource == 'resourceclaims' ? dyn(object).spec : dyn(object).spec.spec).?devices.?requests.orValue([])")).
+		WithValidations(
+			Validation(fmt.Sprintf(each, "!has(d.deviceClassName) || (d.deviceClassName + '"+corev1.ResourceClaimsPerClass+"') in params.spec.?hard.orValue({})"),
+				"devices of this class are not for sale here"),
+			Validation(fmt.Sprintf(each, "d.?tolerations.orValue([]).size() == 0"), "tainted devices are not for sale"))
+	return []tenant.Object{
+		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(policy),
+		admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(
+			admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
+				WithPolicyName(name).
+				WithParamRef(admissionregistrationv1ac.ParamRef().WithName(objectName).WithParameterNotFoundAction(admissionregistrationv1.DenyAction)).
+				WithMatchResources(instances()).
+				WithValidationActions(admissionregistrationv1.Deny)),
+	}
+}
+
 // ObjectsGuard limits the size of the objects that consumers write, and denies them to set
 // finalizers, which nothing would remove. by is the CEL expression that reports whether a request
 // comes from a consumer.
@@ -141,5 +171,6 @@ func written() []*What {
 		each("apps", "v1", "daemonsets", "deployments", "replicasets", "statefulsets"),
 		each("autoscaling", "*", "horizontalpodautoscalers"),
 		each("batch", "v1", "cronjobs", "jobs"),
+		each(resourcev1.GroupName, "*", "resourceclaims", "resourceclaimtemplates"),
 	}
 }

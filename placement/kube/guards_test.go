@@ -147,7 +147,7 @@ func TestGuards(t *testing.T) {
 	refused("a claim of the default class", claim(nil, ""), "")
 	refused("a claim of no class", claim(ptr.To(""), ""), "a volume of the provider's")
 	refused("a claim of a volume", claim(ptr.To("fast"), "theirs"), "a volume of the provider's")
-	if len(guards) != 5 {
-		t.Errorf("%d policies, want five", len(guards))
+	if len(guards) != 6 {
+		t.Errorf("%d policies, want six", len(guards))
 	}
 }

@@ -56,7 +56,7 @@ func (o ManifestOptions) ReaderName() string { return cmp.Or(o.Reader, v1alpha1.
 // powers returns the rules of the options.
 func (o ManifestOptions) powers() (anywhere, inside []rbacv1.PolicyRule) {
 	if o.Rules == nil {
-		return append(Rules(o.ReaderName()), WatchRules()...), TenantRules()
+		return append(Rules(o.ReaderName()), WatchRules(o.ReaderName())...), TenantRules()
 	}
 	return o.Rules, o.TenantRules
 }
@@ -164,6 +164,7 @@ func tenantGuards() []tenant.Object {
 		instances())
 	objects = append(objects, PodsGuard("sluice-pods", "object.spec", instances(), Matching("", "v1", "pods", create, change))...)
 	objects = append(objects, AgreedGuard()...)
+	objects = append(objects, devicesGuard()...)
 	objects = append(objects, EndsGuard("sluice-pod-ends", instances())...)
 	return append(objects, ObjectsGuard("sluice-objects", consumers, instances(), written()...)...)
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -27,7 +28,7 @@ var none = *resource.NewQuantity(0, resource.DecimalSI)
 // storage classes and extended resources in offered. cpu and memory are zero too in that case,
 // and then nothing runs. Absent pods and ephemeral-storage stay unbounded. Objects are counted,
 // see counted.
-func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.ResourceList {
+func quota(reserved corev1.ResourceList, offered offer) corev1.ResourceList {
 	pods := int64(defaultPods)
 	if bought, ok := reserved[corev1.ResourcePods]; ok {
 		pods = bought.Value()
@@ -41,7 +42,7 @@ func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.R
 		corev1.ResourceRequestsMemory:        none,
 		corev1.ResourceLimitsMemory:          none,
 	})
-	for _, name := range offered {
+	for _, name := range offered.names {
 		hard[quotaName(name)] = none
 	}
 	storage := none.DeepCopy()
@@ -55,8 +56,12 @@ func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.R
 			hard["limits."+name] = amount
 		case v1alpha1.IsStorage(name):
 			storage.Add(amount)
+		case v1alpha1.IsDevices(name) && !amount.IsZero():
+			hard[claims] = *resource.NewQuantity(claimsBase+pods, resource.DecimalSI)
+			hard[claimTemplates] = hard[claims]
 		}
 	}
+	offered.boundPods(hard)
 	hard[corev1.ResourceRequestsStorage] = storage
 	if storage.IsZero() {
 		hard[corev1.ResourcePersistentVolumeClaims] = none
@@ -93,7 +98,17 @@ var counted = []struct {
 	{"networkpolicies.networking.k8s.io", 20, 0},
 	{"ingresses.networking.k8s.io", 0, 0},
 	{"poddisruptionbudgets.policy", 0, 0}, // see EditRules
+	// Of plans without devices; those of others are claimsBase, and 1 for each pod.
+	{"resourceclaims.resource.k8s.io", 0, 0},
+	{"resourceclaimtemplates.resource.k8s.io", 0, 0},
 }
+
+// Limits on claims of devices, with which a plan with devices has some for each pod.
+const (
+	claims         corev1.ResourceName = "count/resourceclaims.resource.k8s.io"
+	claimTemplates corev1.ResourceName = "count/resourceclaimtemplates.resource.k8s.io"
+	claimsBase                         = 10
+)
 
 // Counts returns the limits on objects in a namespace whose plan has that many pods.
 func Counts(pods int64) corev1.ResourceList {
@@ -106,38 +121,76 @@ func Counts(pods int64) corev1.ResourceList {
 
 // quotaName returns a quota's name for a reserved resource.
 func quotaName(name corev1.ResourceName) corev1.ResourceName {
-	if name == corev1.ResourcePods || v1alpha1.IsStorage(name) {
+	if name == corev1.ResourcePods || v1alpha1.IsStorage(name) || v1alpha1.IsDevices(name) {
 		return name
 	}
 	return "requests." + name
 }
 
-// offeredBy lists the resources of a cluster that a quota must bound even if none was reserved:
-// its storage classes and extended resources, and those that the provider does not sell.
-func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
-	var offered []corev1.ResourceName
+// offer has the resources of a cluster that a quota must bound even if none was reserved.
+type offer struct {
+	names []corev1.ResourceName
+	// classes of devices.
+	classes []v1alpha1.DeviceClass
+}
+
+// offeredBy lists the storage classes, device classes and extended resources of a cluster, and those that the provider does
+// not sell.
+func offeredBy(cluster *v1alpha1.MemberCluster) offer {
+	offered := offer{classes: cluster.Status.DeviceClasses}
 	for _, class := range cluster.Status.StorageClasses {
-		offered = append(offered, v1alpha1.StorageResource(class))
+		offered.names = append(offered.names, v1alpha1.StorageResource(class))
+	}
+	for _, class := range offered.classes {
+		if name := v1alpha1.DevicesResource(class.Name); isQuotable(name) {
+			offered.names = append(offered.names, name)
+		}
+	}
+	bounds := func(name corev1.ResourceName) bool {
+		return v1alpha1.IsStorage(name) || v1alpha1.IsDevices(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || isExtended(name)
 	}
 	for name := range cluster.Status.Allocatable {
-		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || isExtended(name) {
-			offered = append(offered, name)
+		if bounds(name) {
+			offered.names = append(offered.names, name)
 		}
 	}
 	if sell := cluster.Spec.Sell; sell != nil {
 		for _, name := range slices.Concat(sell.Hide, slices.Collect(maps.Keys(sell.AtMost))) {
-			if v1alpha1.IsStorage(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || isExtended(name) {
-				offered = append(offered, name)
+			if bounds(name) {
+				offered.names = append(offered.names, name)
 			}
 		}
 	}
 	return offered
 }
 
+// boundPods bounds what pods request of devices by extended resources: each class has one that is named after it, and may
+// have another. Newer versions of Kubernetes count claims by these names, too, so that none may be less than the
+// class's own amount.
+func (o offer) boundPods(hard corev1.ResourceList) {
+	for _, class := range o.classes {
+		amount := hard[v1alpha1.DevicesResource(class.Name)]
+		if name := corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class.Name); isQuotable(name) {
+			hard[name] = amount.DeepCopy()
+		}
+		if class.ExtendedResource == "" {
+			continue
+		}
+		total := hard[quotaName(corev1.ResourceName(class.ExtendedResource))].DeepCopy()
+		total.Add(amount)
+		hard[quotaName(corev1.ResourceName(class.ExtendedResource))] = total
+	}
+}
+
+// isQuotable reports whether a quota can have the name of a resource: some classes have a name that is too long.
+func isQuotable(name corev1.ResourceName) bool {
+	return len(validation.IsQualifiedName(string(name))) == 0
+}
+
 // isExtended reports whether a resource comes from a device plugin, such as nvidia.com/gpu.
 func isExtended(name corev1.ResourceName) bool {
 	domain, _, qualified := strings.Cut(string(name), "/")
-	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !v1alpha1.IsStorage(name)
+	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !v1alpha1.IsStorage(name) && !v1alpha1.IsDevices(name)
 }
 
 // The least that a container may request. A limit of zero would count as nothing in the quota,

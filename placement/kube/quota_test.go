@@ -106,6 +106,45 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+func TestQuotaOfDevices(t *testing.T) {
+	cluster := &v1alpha1.MemberCluster{Status: v1alpha1.MemberClusterStatus{
+		DeviceClasses: []v1alpha1.DeviceClass{{Name: "large", ExtendedResource: "example.com/gpu"}, {Name: "new", ExtendedResource: "example.com/gpu"}, {Name: strings.Repeat("l", 64)}, {Name: strings.Repeat("l", 253)}},
+		Allocatable:   list("large.deviceclass.resource.k8s.io/devices", "4"),
+	}}
+	long := strings.Repeat("l", 64) + ".deviceclass.resource.k8s.io/devices"
+	for _, test := range []struct {
+		name     string
+		reserved corev1.ResourceList
+		cluster  *v1alpha1.MemberCluster
+		want     corev1.ResourceList
+	}{
+		{"bounds a class by each of its names, and claims by pods", list("pods", "5", "large.deviceclass.resource.k8s.io/devices", "2"), cluster, list(
+			"large.deviceclass.resource.k8s.io/devices", "2", "requests.deviceclass.resource.kubernetes.io/large", "2", "requests.example.com/gpu", "2",
+			"new.deviceclass.resource.k8s.io/devices", "0", "requests.deviceclass.resource.kubernetes.io/new", "0", long, "0",
+			"count/resourceclaims.resource.k8s.io", "15", "count/resourceclaimtemplates.resource.k8s.io", "15")},
+		{"is zero for classes and claims that nobody bought", list("pods", "5"), cluster, list(
+			"large.deviceclass.resource.k8s.io/devices", "0", "requests.deviceclass.resource.kubernetes.io/large", "0", "requests.example.com/gpu", "0",
+			"new.deviceclass.resource.k8s.io/devices", "0", "requests.deviceclass.resource.kubernetes.io/new", "0", long, "0",
+			"count/resourceclaims.resource.k8s.io", "0", "count/resourceclaimtemplates.resource.k8s.io", "0")},
+		{"adds what was bought as an extended resource", list("pods", "5", "large.deviceclass.resource.k8s.io/devices", "2", "new.deviceclass.resource.k8s.io/devices", "1", "example.com/gpu", "3"), cluster, list(
+			"large.deviceclass.resource.k8s.io/devices", "2", "requests.deviceclass.resource.kubernetes.io/large", "2", "requests.example.com/gpu", "6",
+			"new.deviceclass.resource.k8s.io/devices", "1", "requests.deviceclass.resource.kubernetes.io/new", "1", long, "0",
+			"count/resourceclaims.resource.k8s.io", "15", "count/resourceclaimtemplates.resource.k8s.io", "15")},
+		{"is zero for hidden classes of a declared capacity", list("pods", "5"), &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Sell: &v1alpha1.Sale{Hide: []corev1.ResourceName{"large.deviceclass.resource.k8s.io/devices"}}}}, list(
+			"large.deviceclass.resource.k8s.io/devices", "0", "count/resourceclaims.resource.k8s.io", "0", "count/resourceclaimtemplates.resource.k8s.io", "0")},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			hard := quota(test.reserved, offeredBy(test.cluster))
+			maps.DeleteFunc(hard, func(name corev1.ResourceName, _ resource.Quantity) bool {
+				return !strings.Contains(string(name), "resource") && !strings.Contains(string(name), "example.com")
+			})
+			if got, want := amounts(hard), amounts(test.want); !slices.Equal(got, want) {
+				t.Errorf("quota is\n%q, want\n%q", got, want)
+			}
+		})
+	}
+}
+
 // TestCounts compares the quota with the documentation (docs/operating.md).
 func TestCounts(t *testing.T) {
 	for _, test := range []struct {
@@ -116,7 +155,7 @@ func TestCounts(t *testing.T) {
 		{list("pods", "20"), 120, 110, 160},
 		{list("cpu", "2"), 480, 380, 600}, // as for 110 pods
 	} {
-		counts := quota(test.reserved, nil)
+		counts := quota(test.reserved, offer{})
 		var most int64
 		for name, count := range counts {
 			switch {

@@ -5,6 +5,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/workload"
@@ -46,13 +47,18 @@ func ReaderRules(reader string) []rbacv1.PolicyRule {
 	}
 }
 
-// WatchRules lets Sluice see three things in addition to Rules: that an object in an instance's namespace was
-// deleted or changed, what other hubs have reserved, and whether the cluster enforces rules for pods (GuardRules).
+// WatchRules lets Sluice see four things in addition to Rules: that an object in an instance's namespace was
+// deleted or changed, what other hubs have reserved, whether the cluster enforces rules for pods (GuardRules), and, with
+// the reader of nodes, which devices there are and who uses them.
 // Registration grants it. A cluster that was registered before works without it: an object is then restored
-// at the next periodic check, other hubs' reservations do not count, and orders with rules for pods go elsewhere.
-func WatchRules() []rbacv1.PolicyRule {
+// at the next periodic check, other hubs' reservations and devices do not count, and orders with rules for pods go elsewhere.
+func WatchRules(reader string) []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
-	return append(GuardRules(), []rbacv1.PolicyRule{
+	rules := GuardRules()
+	if reader == v1alpha1.ReaderNodes {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{resourcev1.GroupName}, Resources: []string{"deviceclasses", "resourceclaims", "resourceslices"}, Verbs: watch})
+	}
+	return append(rules, []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges", "services"}, Verbs: watch},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "statefulsets"}, Verbs: watch},
 		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: watch},
@@ -109,6 +115,7 @@ func EditRules() []rbacv1.PolicyRule {
 		}, Verbs: readWrite},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: readWrite},
 		rbacv1.PolicyRule{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: readWrite},
+		rbacv1.PolicyRule{APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceclaims", "resourceclaimtemplates"}, Verbs: readWrite},
 	)
 }
 
@@ -124,6 +131,7 @@ func ViewRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"apps"}, Resources: []string{"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: read},
 		{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: read},
 		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: read},
+		{APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceclaims", "resourceclaimtemplates"}, Verbs: read},
 		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: read},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: read},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},

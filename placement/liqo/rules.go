@@ -102,7 +102,7 @@ func JudgeRules() []rbacv1.PolicyRule {
 // cluster needs none of them: its owner may peer it with others. liqoNamespace is the namespace
 // of Liqo there.
 func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.ManifestOptions {
-	o.Rules, o.TenantRules = append(Rules(o.ReaderName()), kube.WatchRules()...), TenantRules()
+	o.Rules, o.TenantRules = append(Rules(o.ReaderName()), kube.WatchRules(o.ReaderName())...), TenantRules()
 	account := o.Namespace
 	if account == "" {
 		account = kube.DefaultNamespace
