@@ -95,9 +95,8 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 	}
 	return ctrl.NewControllerManagedBy(m).
 		Named("servicebinding").
-		// Status writes of this controller change neither generation nor annotations. A deletion
-		// changes the generation, and a renewal is requested by an annotation.
-		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		// A deletion changes the generation, and a renewal is requested by an annotation.
+		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, issuedAnew))).
 		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.concernedBy), builder.WithPredicates(instanceTurned)).
 		WatchesRawSource(source.Func(c.wakeByPlaces)).
 		WithOptions(controller.Options{
@@ -115,6 +114,19 @@ func (c *Controller) setDefaults() {
 	c.Patience = cmp.Or(c.Patience, defaultPatience)
 	c.Refresh = cmp.Or(c.Refresh, defaultRefresh)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
+}
+
+// issuedAnew passes the status writes of this controller after which the credentials are for other clusters or nodes than
+// before. The instance may have changed its clusters again before the cache had the write; by the binding as it was
+// then, there was nothing to do.
+var issuedAnew = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.ServiceBinding), e.ObjectNew.(*v1alpha1.ServiceBinding)
+		return finished(before) && (!slices.Equal(before.Status.Issued, after.Status.Issued) || !slices.Equal(before.Status.Nodes, after.Status.Nodes))
+	},
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // instanceTurned passes the changes of an instance that matter to its bindings: it becomes

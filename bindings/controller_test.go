@@ -41,6 +41,8 @@ func TestOnClusters(t *testing.T) {
 		{"unbind leaves a foreign namespace alone", unbindLeavesForeign},
 		{"unbind waits for a cluster that does not answer", unbindWaitsForCluster},
 		{"bind survives a lost status write", bindSurvivesALostWrite},
+		{"every request may fail", bindSurvivesFailures},
+		{"a binding follows an instance that goes and comes back at once", followsAtOnce},
 		{"bind writes status twice", bindWritesStatusTwice},
 		{"a binding follows its instance to another cluster", aBindingFollows},
 		{"credentials are renewed once when they are asked for", credentialsAreRenewed},
@@ -298,6 +300,34 @@ func aBindingFollows(t *testing.T, f *fixture) {
 	f.until(t, b, "nothing is issued any more", func(b *v1alpha1.ServiceBinding) bool { return len(b.Status.Issued) == 0 })
 	on(nil, there)
 	f.until(t, b, "the binding is issued anew", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Issued, clusters[1:]) })
+	f.unbound(t, b)
+}
+
+// followsAtOnce has an instance go and come back before the controller's cache has what the controller has written about
+// its binding: the binding follows all the same.
+func followsAtOnce(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	here := instance.Status.Delivered.Decision.Placements[0]
+	on := func(left []v1alpha1.LeftPlacement, placements ...v1alpha1.Placement) {
+		t.Helper()
+		instance.Status.Delivered.Decision.Placements, instance.Status.Left = placements, left
+		if err := f.Status().Update(t.Context(), instance); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on(nil, here)
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	f.unseen.Lock()                                                      // what happens to bindings
+	on([]v1alpha1.LeftPlacement{{Placement: here, Since: metav1.Now()}}) // displaced
+	f.until(t, b, "nothing is issued any more", func(b *v1alpha1.ServiceBinding) bool { return len(b.Status.Issued) == 0 })
+	on(nil, here)
+	eventually(t, "the controller sees that the instance is back", func(ctx context.Context) (bool, error) {
+		var seen v1alpha1.ServiceInstance
+		err := f.cached.Get(ctx, client.ObjectKeyFromObject(instance), &seen)
+		return err == nil && seen.ResourceVersion == instance.ResourceVersion, err
+	})
+	f.unseen.Unlock()
+	f.until(t, b, "the binding is issued anew", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Issued, clusters[:1]) })
 	f.unbound(t, b)
 }
 

@@ -3,9 +3,11 @@ package bindings_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,6 +65,7 @@ type fixture struct {
 	keyset        string // the file of keys
 	refresh       time.Duration
 	lookups       *atomic.Int64 // how often Sluice has listed pods
+	unseen        *sync.RWMutex // while it is locked, the controller learns nothing about bindings
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -80,7 +83,7 @@ func newFixtureOf(t *testing.T, names []string, rights func() kube.ManifestOptio
 	t.Helper()
 	f := &fixture{
 		namespace: hubtest.Namespace(t), scheme: runtime.NewScheme(), refresh: refresh,
-		admin: map[string]client.Client{}, planes: map[string]*controlplane.ControlPlane{}, lookups: &atomic.Int64{},
+		admin: map[string]client.Client{}, planes: map[string]*controlplane.ControlPlane{}, lookups: &atomic.Int64{}, unseen: &sync.RWMutex{},
 	}
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
@@ -140,7 +143,9 @@ func (f *fixture) addCluster(t *testing.T, name string, kubeconfig []byte) *v1al
 // run runs the controller until the test ends.
 func (f *fixture) run(t *testing.T, hub *rest.Config) {
 	t.Helper()
-	manager, err := ctrl.NewManager(hub, ctrl.Options{
+	late := rest.CopyConfig(hub)
+	late.Wrap(func(next http.RoundTripper) http.RoundTripper { return lateBindings{next, f.unseen} })
+	manager, err := ctrl.NewManager(late, ctrl.Options{
 		Scheme: f.scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{f.namespace: {}}},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // tests are repeated in one process
@@ -315,6 +320,32 @@ func (f *fixture) consumer(t *testing.T, c credentials, context string) client.C
 		t.Fatal(err)
 	}
 	return f.newClient(t, access)
+}
+
+// lateBindings holds back what a watch of bindings tells.
+type lateBindings struct {
+	http.RoundTripper
+	unseen *sync.RWMutex
+}
+
+func (l lateBindings) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && r.URL.Query().Has("watch") && strings.HasSuffix(r.URL.Path, "/servicebindings") {
+		answer.Body = lateBody{answer.Body, l.unseen}
+	}
+	return answer, err
+}
+
+type lateBody struct {
+	io.ReadCloser
+	unseen *sync.RWMutex
+}
+
+func (b lateBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.unseen.RLock()
+	defer b.unseen.RUnlock()
+	return n, err
 }
 
 // countingPods counts the requests that list pods.

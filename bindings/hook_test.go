@@ -177,6 +177,7 @@ func TestWorkloads(t *testing.T) {
 		{"a hook may write its results and nothing else", rightsOfAHook},
 		{"what goes with its instance needs no hook", noHookWithoutAnInstance},
 		{"everyone reaches public ports", publicAddresses},
+		{"every request may fail", hooksSurviveFailures},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -38,6 +38,7 @@ func TestOnPeeredClusters(t *testing.T) {
 		{"endpoints follow an instance that moves, under the same Service names", peeredMoves},
 		{"unbind takes back the binding's addresses and no others", unbindTakesBack},
 		{"a kill between the addresses and the status doubles nothing", killedBetween},
+		{"every request may fail", addressesSurviveFailures},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, f) })
 	}

@@ -39,6 +39,17 @@ func TestEndpointsOfSockets(t *testing.T) {
 	}
 }
 
+// TestSocketsOf: of the ports of a host those that OSB's endpoints can have.
+func TestSocketsOf(t *testing.T) {
+	got := socketsOf("h", "web", []corev1.ServicePort{
+		{Port: 80}, {Port: 0, Protocol: corev1.ProtocolTCP}, {Port: 1, Protocol: corev1.ProtocolUDP}, {Port: 99, Protocol: corev1.ProtocolSCTP},
+	})
+	want := []socket{{"h", "80", "tcp", "web"}, {"h", "1", "udp", "web"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestServicesOfSockets(t *testing.T) {
 	got := servicesOf([]socket{
 		{host: "10.0.0.1", port: "80", protocol: "tcp", service: "web"}, {host: "fd00::1", port: "53", protocol: "udp", service: "dns"},
