@@ -29,3 +29,18 @@ func TestNearQuota(t *testing.T) {
 		t.Errorf("events %v, want %v", types, want)
 	}
 }
+
+// TestEventsNameTheirOperation: an event belongs to the operation under way, with the plan and the time.
+func TestEventsNameTheirOperation(t *testing.T) {
+	now := time.Now()
+	c := &Controller{Clock: clocktesting.NewFakePassiveClock(now)}
+	for state, want := range map[v1alpha1.OperationState]v1alpha1.OperationType{
+		v1alpha1.StateInProgress: v1alpha1.OperationBind, v1alpha1.StateSucceeded: "", v1alpha1.StateFailed: "", "": "",
+	} {
+		b := bindingOf(state, func(b *v1alpha1.ServiceBinding) { b.Spec.PlanID = "plan" })
+		c.happened(b, v1alpha1.Event{Type: v1alpha1.EventBound})
+		if e := b.Status.Events[0]; e.Operation != want || e.PlanID != "plan" || !e.At.Time.Equal(metav1.NewMicroTime(now).Time) {
+			t.Errorf("operation %q: %+v, want operation %q", state, e, want)
+		}
+	}
+}

@@ -3,14 +3,19 @@ package bindings
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -175,6 +180,51 @@ func TestHooksThatCannotBeDeleted(t *testing.T) {
 		}})
 		if gone, err := h.end(t.Context()); gone || !errors.Is(err, failed) {
 			t.Errorf("%s stays: gone is %t, %v", name, gone, err)
+		}
+	}
+}
+
+// A hook with results reaches the API server at the address of its Service and at those behind it, as far as Sluice may see
+// them.
+func TestWhereHooksReachTheAPIServer(t *testing.T) {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}
+	}
+	service := &corev1.Service{ObjectMeta: meta("kubernetes"), Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.1", "fd00::1"}, Ports: []corev1.ServicePort{{Port: 443}}}}
+	behind := &discoveryv1.EndpointSlice{
+		ObjectMeta: meta("kubernetes"), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.7"}}},
+		Ports: []discoveryv1.EndpointPort{{Port: ptr.To(int32(6443))}, {}},
+	}
+	other := &discoveryv1.EndpointSlice{ObjectMeta: meta("other"), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.9"}}}}
+	for name, row := range map[string]struct {
+		denied, broken string
+		addresses      []string
+		ports          []int32
+	}{
+		"both":                      {addresses: []string{"10.96.0.1/32", "fd00::1/128", "192.0.2.7/32"}, ports: []int32{443, 6443}},
+		"only the Service":          {denied: "*v1.EndpointSliceList", addresses: []string{"10.96.0.1/32", "fd00::1/128"}, ports: []int32{443}},
+		"only what is behind":       {denied: "*v1.ServiceList", addresses: []string{"192.0.2.7/32"}, ports: []int32{6443}},
+		"the Service is not listed": {broken: "*v1.ServiceList"},
+		"nor what is behind":        {broken: "*v1.EndpointSliceList"},
+	} {
+		h := hookOn(t, []string{"id"})
+		h.client = fake.NewClientBuilder().WithScheme(liqo.Scheme).WithObjects(service, behind, other).
+			WithIndex(&corev1.Service{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
+			WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				switch fmt.Sprintf("%T", list) {
+				case row.denied:
+					return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+				case row.broken:
+					return apierrors.NewInternalError(errors.New("broken"))
+				}
+				return c.List(ctx, list, options...)
+			}}).Build()
+		api, err := h.apiServer(t.Context())
+		if (err != nil) != (row.broken != "") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && (!slices.Equal(api.Addresses, row.addresses) || !slices.Equal(api.Ports, row.ports)) {
+			t.Errorf("%s: %+v", name, api)
 		}
 	}
 }

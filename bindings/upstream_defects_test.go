@@ -1,14 +1,20 @@
 package bindings_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -137,4 +143,84 @@ func TestUnboundAfterItsInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.unbind(b)
+}
+
+// TestTheHubMayFailOnce: each kind of request to the hub fails once while a broker binds and unbinds, or refuses. The pass
+// says so, and the end is as without.
+func TestTheHubMayFailOnce(t *testing.T) {
+	for name, row := range map[string]struct {
+		async, refuses bool
+		state          v1alpha1.OperationState
+	}{
+		"at once": {state: v1alpha1.StateSucceeded}, "later": {async: true, state: v1alpha1.StateSucceeded}, "refused": {refuses: true, state: v1alpha1.StateFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, row.async)
+			u.front = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+				if row.refuses && r.Method == http.MethodPut {
+					w.WriteHeader(http.StatusBadRequest)
+				}
+				return row.refuses && r.Method == http.MethodPut
+			}
+			seen, failed := map[string]bool{}, ""
+			once := func(request string, o any) error {
+				if request = fmt.Sprintf("%s %T", request, o); failed == "" && !seen[request] {
+					seen[request], failed = true, request
+					return apierrors.NewInternalError(errors.New("injected"))
+				}
+				return nil
+			}
+			u.controller.Client = interceptor.NewClient(u.hub.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+					if err := once("get", o); err != nil {
+						return err
+					}
+					return c.Get(ctx, key, o, options...)
+				},
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if err := once("patch", o); err != nil {
+						return err
+					}
+					return c.Patch(ctx, o, patch, options...)
+				},
+				SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
+					if err := once("update "+sub, o); err != nil {
+						return err
+					}
+					return c.SubResource(sub).Update(ctx, o, options...)
+				},
+			})
+			b := u.order("b", "")
+			passes := func(what string, done func(*v1alpha1.ServiceBinding) bool) {
+				t.Helper()
+				seen = map[string]bool{}
+				for range 3000 {
+					failed = ""
+					_, err := u.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+					now := &v1alpha1.ServiceBinding{}
+					if u.hub.Get(t.Context(), client.ObjectKeyFromObject(b), now) != nil {
+						now = nil
+					}
+					if failed != "" && err == nil && !strings.Contains(failed, "ServiceInstance") { // which is read without the cache then
+						t.Errorf("%s: %s failed, and nobody says so", what, failed)
+					}
+					if failed == "" && done(now) {
+						return
+					}
+				}
+				t.Fatalf("%s goes on for ever", what)
+			}
+			passes("bind", func(b *v1alpha1.ServiceBinding) bool { return ended(b) && b.Status.Operation.State == row.state })
+			if len(seen) == 0 {
+				t.Error("nothing failed")
+			}
+			if err := u.hub.Delete(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			passes("unbind", func(b *v1alpha1.ServiceBinding) bool { return b == nil })
+			if u.left() > 0 {
+				t.Errorf("left at the broker: %v", u.there)
+			}
+		})
+	}
 }
