@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -254,15 +255,21 @@ func credentialsLiveForAYear(t *testing.T, f *fixture) {
 	}
 }
 
+// move records where an instance is, and which clusters it has left.
+func (f *fixture) move(t *testing.T, instance *v1alpha1.ServiceInstance, left []v1alpha1.LeftPlacement, placements ...v1alpha1.Placement) {
+	t.Helper()
+	instance.Status.Delivered.Decision.Placements, instance.Status.Left = placements, left
+	if err := f.Status().Update(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func aBindingFollows(t *testing.T, f *fixture) {
 	instance := f.deliver(t, f.instance(t))
 	here, there := instance.Status.Delivered.Decision.Placements[0], instance.Status.Delivered.Decision.Placements[1]
 	on := func(left []v1alpha1.LeftPlacement, placements ...v1alpha1.Placement) {
 		t.Helper()
-		instance.Status.Delivered.Decision.Placements, instance.Status.Left = placements, left
-		if err := f.Status().Update(t.Context(), instance); err != nil {
-			t.Fatal(err)
-		}
+		f.move(t, instance, left, placements...)
 	}
 	on(nil, here)
 	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
@@ -308,25 +315,20 @@ func aBindingFollows(t *testing.T, f *fixture) {
 func followsAtOnce(t *testing.T, f *fixture) {
 	instance := f.deliver(t, f.instance(t))
 	here := instance.Status.Delivered.Decision.Placements[0]
-	on := func(left []v1alpha1.LeftPlacement, placements ...v1alpha1.Placement) {
-		t.Helper()
-		instance.Status.Delivered.Decision.Placements, instance.Status.Left = placements, left
-		if err := f.Status().Update(t.Context(), instance); err != nil {
-			t.Fatal(err)
-		}
-	}
-	on(nil, here)
+	f.move(t, instance, nil, here)
 	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
-	f.unseen.Lock()                                                      // what happens to bindings
-	on([]v1alpha1.LeftPlacement{{Placement: here, Since: metav1.Now()}}) // displaced
+	f.unseen.Lock() // what happens to bindings
+	see := sync.OnceFunc(f.unseen.Unlock)
+	defer see()
+	f.move(t, instance, []v1alpha1.LeftPlacement{{Placement: here, Since: metav1.Now()}}) // displaced
 	f.until(t, b, "nothing is issued any more", func(b *v1alpha1.ServiceBinding) bool { return len(b.Status.Issued) == 0 })
-	on(nil, here)
+	f.move(t, instance, nil, here)
 	eventually(t, "the controller sees that the instance is back", func(ctx context.Context) (bool, error) {
 		var seen v1alpha1.ServiceInstance
 		err := f.cached.Get(ctx, client.ObjectKeyFromObject(instance), &seen)
 		return err == nil && seen.ResourceVersion == instance.ResourceVersion, err
 	})
-	f.unseen.Unlock()
+	see()
 	f.until(t, b, "the binding is issued anew", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Issued, clusters[:1]) })
 	f.unbound(t, b)
 }
