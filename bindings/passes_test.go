@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,14 +40,17 @@ func hubScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// hubOf is a hub with these objects; nil ones are left out. It counts the writes of a binding's status.
+// hubOf is a hub with these objects; nil ones are left out. It counts the writes of a binding's status. From less than zero,
+// it counts to the write that fails.
 func hubOf(t *testing.T, writes *int, objects ...client.Object) client.Client {
 	t.Helper()
 	there := slices.DeleteFunc(objects, func(o client.Object) bool { i, ok := o.(*v1alpha1.ServiceInstance); return ok && i == nil })
 	return fake.NewClientBuilder().WithScheme(hubScheme(t)).WithStatusSubresource(&v1alpha1.ServiceBinding{}).WithObjects(there...).
 		WithIndex(&v1alpha1.ServiceBinding{}, byInstance, func(o client.Object) []string { return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName} }).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
-			*writes++
+			if *writes++; *writes == 0 {
+				return apierrors.NewInternalError(errors.New("lost"))
+			}
 			return c.SubResource(sub).Update(ctx, o, options...)
 		}}).Build()
 }
@@ -125,9 +129,21 @@ func TestPasses(t *testing.T) {
 					i.Namespace, i.Name, i.ResourceVersion = "sluice", "si-1", ""
 				}
 			}
-			writes := 0
-			c := &Controller{Client: hubOf(t, &writes, row.binding, row.cached), Live: hubOf(t, new(int), row.binding.DeepCopy(), row.live), Clock: clocktesting.NewFakePassiveClock(today), Patience: 10 * time.Minute, Refresh: time.Minute}
 			key := client.ObjectKey{Namespace: "sluice", Name: "sb-1"}
+			controllerOf := func(writes *int) *Controller {
+				return &Controller{
+					Client: hubOf(t, writes, row.binding.DeepCopy(), row.cached.DeepCopy()), Live: hubOf(t, new(int), row.binding.DeepCopy(), row.live.DeepCopy()),
+					Clock: clocktesting.NewFakePassiveClock(today), Patience: 10 * time.Minute, Refresh: time.Minute,
+				}
+			}
+			for lost := range row.writes {
+				writes := -lost - 1
+				if _, err := controllerOf(&writes).Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); !apierrors.IsInternalError(err) {
+					t.Errorf("write %d of %d fails, and the error is %v", lost+1, row.writes, err)
+				}
+			}
+			writes := 0
+			c := controllerOf(&writes)
 			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 			if err != nil || result.RequeueAfter != row.again || writes != row.writes {
 				t.Errorf("again in %v after %d writes, %v; want %v after %d", result.RequeueAfter, writes, err, row.again, row.writes)
