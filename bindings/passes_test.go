@@ -373,3 +373,24 @@ func TestToldByABroker(t *testing.T) {
 		}
 	}
 }
+
+// An instance that the cache does not have and that cannot be read without it is not taken for one that is gone.
+func TestAnInstanceThatCannotBeRead(t *testing.T) {
+	for name, state := range map[string]v1alpha1.OperationState{"bind": "", "follow": v1alpha1.StateSucceeded} {
+		b := bindingOf(state, func(b *v1alpha1.ServiceBinding) { b.CreationTimestamp = metav1.NewTime(today.Add(-time.Hour)) })
+		writes := 0
+		hub := hubOf(t, &writes, b)
+		live := interceptor.NewClient(hubOf(t, new(int)).(client.WithWatch), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return apierrors.NewInternalError(errors.New("unreadable"))
+			},
+		})
+		c := &Controller{Client: hub, Live: live, Clock: clocktesting.NewFakePassiveClock(today), Patience: 10 * time.Minute, Refresh: time.Minute}
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}); !apierrors.IsInternalError(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if now := (&v1alpha1.ServiceBinding{}); hub.Get(t.Context(), client.ObjectKeyFromObject(b), now) != nil || now.DeletionTimestamp != nil || writes != 0 {
+			t.Errorf("%s: after %d writes, it is %+v", name, writes, now)
+		}
+	}
+}
