@@ -193,7 +193,15 @@ func TestBoundAtTheBroker(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		u := newUpstream(t, async)
 		b := u.order("b", "")
+		u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			var written v1alpha1.ServiceBinding
+			if err := u.hub.Get(t.Context(), client.ObjectKeyFromObject(b), &written); err != nil || written.Status.Upstream == nil {
+				t.Errorf("%s before the hub has what is asked for: %v", r.Method, err)
+			}
+			return false
+		}
 		u.pass(b, ended)
+		u.front = nil
 		object, err := u.keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
 		if b.Status.Operation.State != v1alpha1.StateSucceeded || err != nil || !strings.Contains(string(object.Reveal()), `"`) || strings.Contains(string(object.Reveal()), "kubeconfig") {
 			t.Fatalf("async %t: %+v, %v", async, b.Status, err)
