@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -51,21 +52,18 @@ func TestChoicesAmongManyPages(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
+			if len(r.Quotas) > 0 {
+				continue // a heuristic chooses, and it is enough that it finds something
+			}
 			total, groups := int32(0), map[string]int{}
 			for _, p := range d.Placements {
 				at, _ := inventory.Snapshot().find(p.Cluster)
 				groups[at.cluster().Labels[v1alpha1.LabelRegion]]++
 				total += p.Score
 			}
-			var numbers []int
-			for _, n := range groups {
-				numbers = append(numbers, n)
-			}
-			if slices.Sort(numbers); r.Spread == nil {
+			numbers := slices.Sorted(maps.Values(groups))
+			if r.Spread == nil {
 				numbers = nil
-			}
-			if len(r.Quotas) > 0 {
-				continue // a heuristic chooses, and it is enough that it finds something
 			}
 			totals[fmt.Sprint(total, numbers)]++
 		}

@@ -40,12 +40,8 @@ func TestWhatChangesWhileAnOrderIsDecided(t *testing.T) {
 			inventory := stock([]*Cluster{eu(before), us})
 			all := &meanwhile{Selector: labels.Everything(), inventory: inventory, times: times, happen: func(n int) { inventory.UpsertCluster(eu(int64(n % 2 * (2 + n)))) }}
 			d, err := inventory.Place(Request{ID: "si", Resources: cores(2), Clusters: 2, Selector: all})
-			room := before
-			if times > 0 {
-				room = 0
-			}
-			if fits := room > 0; fits != (err == nil) {
-				t.Errorf("after %d changes there are %d cores, and: %v", times, room, err)
+			if fits := times == 0 && before > 0; fits != (err == nil) { // the last change leaves no cores
+				t.Errorf("of %d cores before %d changes it fits: %t, %v", before, times, !fits, err)
 			}
 			for _, cluster := range []string{"eu", "us"} {
 				if held := inventory.Snapshot().Reserved("si", cluster); (held != nil) != (err == nil) || d.Uses(cluster) != (err == nil) {

@@ -104,6 +104,11 @@ func fewestMoves(r Request, fleet []*Cluster, all []Request, most map[string]int
 	return fewest
 }
 
+// withCores returns a cluster that is labelled by its name.
+func withCores(name string, has int64) *Cluster {
+	return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(has), Labels: labels.Set{v1alpha1.LabelCluster: name}}
+}
+
 // movableAmong returns the requests by name.
 func movableAmong(all []Request) Movable {
 	return func(instance string) (Request, bool) {
@@ -279,10 +284,7 @@ func BenchmarkMakeRoom(b *testing.B) {
 
 // An instance that is on more clusters than it needs could leave one without another in its place. That is no move.
 func TestMakeRoomMovesNobodyToNowhere(t *testing.T) {
-	in := func(name string, has int64) *Cluster {
-		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(has), Labels: labels.Set{v1alpha1.LabelCluster: name}}
-	}
-	inventory := stock([]*Cluster{in("a", 4), in("b", 2)})
+	inventory := stock([]*Cluster{withCores("a", 4), withCores("b", 2)})
 	inventory.SetPolicies(roomPolicies(1))
 	spare := Request{ID: "si-1", Consumer: Consumer{Plan: "p1"}, Resources: cores(2), Clusters: 1, Current: []string{"a", "b"}}
 	inventory.Reserve(Holding{Instance: spare.ID, Consumer: spare.Consumer, Held: map[string]Resources{"a": cores(2), "b": cores(2)}})
@@ -294,10 +296,7 @@ func TestMakeRoomMovesNobodyToNowhere(t *testing.T) {
 // Of several instances each of which would make enough room, the smallest moves. Its class and that of the order are in
 // the status, and the moves stand as long as the order's class is as it was.
 func TestMakeRoomMovesTheSmallest(t *testing.T) {
-	in := func(name string, has int64) *Cluster {
-		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(has), Labels: labels.Set{v1alpha1.LabelCluster: name}}
-	}
-	inventory := stock([]*Cluster{in("a", 9), in("b", 4)})
+	inventory := stock([]*Cluster{withCores("a", 9), withCores("b", 4)})
 	classes := CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsNever)})
 	inventory.SetPolicies(slices.Concat(roomPolicies(1), classes))
 	var all []Request
@@ -348,9 +347,6 @@ func TestMakeRoomMovesTheSmallest(t *testing.T) {
 // Room is made for as many replicas as the other clusters do not take. One that takes a replica, and not enough of them,
 // says how many are missing.
 func TestRoomForReplicas(t *testing.T) {
-	in := func(name string, has int64) *Cluster {
-		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(has), Labels: labels.Set{v1alpha1.LabelCluster: name}}
-	}
 	for name, row := range map[string]struct {
 		order   Request
 		moves   []string
@@ -362,9 +358,9 @@ func TestRoomForReplicas(t *testing.T) {
 		"seven":                        {Request{Replicas: 7, Clusters: 2}, nil, ""},
 		"three in each group":          {Request{Replicas: 4, Spread: &Spread{By: []string{v1alpha1.LabelCluster}, Each: true}}, nil, ""},
 	} {
-		spare := in("c", 3) // takes only those that move
+		spare := withCores("c", 3) // takes only those that move
 		spare.Taints = []corev1.Taint{{Key: "spare", Effect: corev1.TaintEffectNoSchedule}}
-		inventory := stock([]*Cluster{in("a", 5), in("b", 1), spare})
+		inventory := stock([]*Cluster{withCores("a", 5), withCores("b", 1), spare})
 		inventory.SetPolicies(roomPolicies(2))
 		var all []Request
 		for i, n := range []int64{2, 1} {

@@ -12,10 +12,7 @@ import (
 
 // lacking returns the resources of which a cluster has too little left for the request, and how much of each.
 func (x *search) lacking(at position) (names []corev1.ResourceName, lacks []int64) {
-	needs := x.request.Resources
-	if x.request.Replicas > 0 {
-		needs = x.request.on(x.missing(at))
-	}
+	needs := x.request.on(x.missing(at))
 	for _, name := range needs.names() {
 		if _, class := v1alpha1.StorageClassOf(name); class {
 			continue

@@ -3,10 +3,11 @@ package main
 import (
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // ranges is the value of a flag with address ranges (CIDR), separated by commas or given one after the other.
@@ -14,8 +15,11 @@ type ranges []netip.Prefix
 
 var _ pflag.SliceValue = (*ranges)(nil)
 
-// Set adds address ranges.
+// Set adds address ranges; an empty text has none.
 func (r *ranges) Set(text string) error {
+	if text == "" {
+		return nil
+	}
 	return r.add(strings.Split(text, ","))
 }
 
@@ -29,15 +33,11 @@ func (r *ranges) Replace(texts []string) error {
 }
 
 func (r *ranges) add(texts []string) error {
-	all := slices.Clone(*r)
-	for _, text := range texts {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return errors.New("want address ranges (CIDR), for instance 10.0.0.0/8")
-		}
-		all = append(all, prefix)
+	more, err := guarded.ParseAddresses(texts)
+	if err != nil {
+		return errors.New("want address ranges (CIDR), for instance 10.0.0.0/8")
 	}
-	*r = all
+	*r = append(*r, more...)
 	return nil
 }
 

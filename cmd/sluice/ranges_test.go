@@ -11,6 +11,7 @@ import (
 func TestAddressRanges(t *testing.T) {
 	for given, want := range map[string]string{
 		"":                                    "",
+		"--in=":                               "",
 		"--in 10.0.0.0/8":                     "[10.0.0.0/8]",
 		"--in 10.0.0.0/8,fd00::/8":            "[10.0.0.0/8,fd00::/8]",
 		"--in 10.0.0.0/8 --in 192.168.0.0/16": "[10.0.0.0/8,192.168.0.0/16]",

@@ -47,7 +47,7 @@ type Options struct {
 	MaxBytes int64
 }
 
-// ParseAddresses parses CIDRs, as AllowAddresses has them, of a resource's field addresses.
+// ParseAddresses parses CIDRs, as AllowAddresses has them, of a resource's field addresses or a flag.
 func ParseAddresses(cidrs []string) (addresses []netip.Prefix, err error) {
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
