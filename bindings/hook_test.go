@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,13 +63,13 @@ type hooked struct {
 	instance *v1alpha1.ServiceInstance
 
 	mu   sync.Mutex
-	seen []string // the Jobs that were made in its namespace
+	seen map[types.UID]string // the names of the Jobs that were let run in its namespace
 }
 
 // deliverWorkload creates an instance, delivers a workload and records it.
 func (f *fixture) deliverWorkload(t *testing.T, document string) *hooked {
 	t.Helper()
-	h := &hooked{fixture: f, cluster: clusters[0], instance: f.instance(t)}
+	h := &hooked{fixture: f, cluster: clusters[0], instance: f.instance(t), seen: map[types.UID]string{}}
 	h.run(t, document)
 	jobs, err := kubernetes.NewForConfigOrDie(f.planes[h.cluster].Config()).BatchV1().Jobs(h.namespaceThere()).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -76,9 +78,9 @@ func (f *fixture) deliverWorkload(t *testing.T, document string) *hooked {
 	t.Cleanup(jobs.Stop)
 	go func() {
 		for event := range jobs.ResultChan() {
-			if job, ok := event.Object.(*batchv1.Job); ok && event.Type == watch.Added {
+			if job, ok := event.Object.(*batchv1.Job); ok && event.Type != watch.Deleted && !*job.Spec.Suspend {
 				h.mu.Lock()
-				h.seen = append(h.seen, job.Name)
+				h.seen[job.UID] = job.Name
 				h.mu.Unlock()
 			}
 		}
@@ -123,11 +125,11 @@ func (h *hooked) run(t *testing.T, document string) {
 	}
 }
 
-// ran returns how many Jobs of a hook were made.
+// ran returns how many Jobs of a hook were let run.
 func (h *hooked) ran(kind string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(h.seen), func(name string) bool { return !strings.HasPrefix(name, kind+"-") }))
+	return len(slices.DeleteFunc(slices.Collect(maps.Values(h.seen)), func(name string) bool { return !strings.HasPrefix(name, kind+"-") }))
 }
 
 // nothingOf waits until nothing of a hook is left.

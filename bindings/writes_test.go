@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/bindings"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // byHand returns a controller that runs only when the test calls it, in a namespace of the
@@ -22,8 +23,6 @@ import (
 // write before every status write.
 func (f *fixture) byHand(t *testing.T, write func() error) (*bindings.Controller, *fixture) {
 	t.Helper()
-	other := *f
-	other.namespace = hubtest.Namespace(t)
 	withWatch, err := client.NewWithWatch(hubtest.Start(t).Config, client.Options{Scheme: f.scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -36,9 +35,16 @@ func (f *fixture) byHand(t *testing.T, write func() error) (*bindings.Controller
 			return c.SubResource(subResource).Update(ctx, o, options...)
 		},
 	})
+	return f.byHandOn(t, intercepted, f.Client, f.connections)
+}
+
+// byHandOn is byHand with other clients of the hub and connections to the member clusters.
+func (f *fixture) byHandOn(t *testing.T, cached, live client.Client, connections *member.Connections) (*bindings.Controller, *fixture) {
+	t.Helper()
+	other := *f
+	other.namespace = hubtest.Namespace(t)
 	return &bindings.Controller{
-		Client: intercepted, Live: f.Client, Connections: f.connections, Keys: f.keys, Hub: hubID,
-		Clock: clock.RealClock{}, Patience: 1 << 40,
+		Client: cached, Live: live, Connections: connections, Keys: f.keys, Hub: hubID, Clock: clock.RealClock{}, Patience: 1 << 40,
 	}, &other
 }
 
