@@ -127,8 +127,8 @@ func (a *apiServer) awaitReady(ctx context.Context) error {
 }
 
 // serverConfig configures authentication, and only what a single administrator on the loopback
-// interface needs. There is no admission chain, no fair queueing and no limit on requests in
-// flight, because all clients are Sluice's own.
+// interface needs. There is no fair queueing and no limit on requests in flight, because all
+// clients are Sluice's own.
 func serverConfig(serving *genericserver.SecureServingInfo, loopback *rest.Config, adminToken string) *genericserver.RecommendedConfig {
 	config := genericserver.NewRecommendedConfig(apiserver.Codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
@@ -143,6 +143,7 @@ func serverConfig(serving *genericserver.SecureServingInfo, loopback *rest.Confi
 	}, authenticator.Audiences(nil))
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 
+	config.AdmissionControl = ownersOnceApplied{}
 	config.EnableIndex = false
 	config.EnableProfiling = false
 	config.EnableMetrics = false

@@ -3,12 +3,14 @@ package hub
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +102,45 @@ func TestEmbeddedHub(t *testing.T) {
 		}
 		if err := apply("second", 2); !apierrors.IsConflict(err) {
 			t.Errorf("second owner got %v, want a conflict", err)
+		}
+	})
+	t.Run("who wrote a field is recorded once somebody has applied it", func(t *testing.T) {
+		owners := func(w *unstructured.Unstructured, err error) (all []string) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, entry := range w.GetManagedFields() {
+				all = append(all, fmt.Sprint(entry.Manager, " ", entry.Operation))
+			}
+			slices.Sort(all)
+			return all
+		}
+		w := create(t, widget("owned", 1))
+		if got := owners(w, nil); len(got) != 0 {
+			t.Errorf("created: %v", got)
+		}
+		unstructured.SetNestedField(w.Object, "Ready", "status", "phase")
+		if got := owners(client.UpdateStatus(ctx, w, metav1.UpdateOptions{})); len(got) != 0 {
+			t.Errorf("its status written: %v", got)
+		}
+		patch := []byte(`{"spec":{"size":2}}`)
+		if got := owners(client.Patch(ctx, "owned", types.MergePatchType, patch, metav1.PatchOptions{})); len(got) != 0 {
+			t.Errorf("patched: %v", got)
+		}
+
+		apply := metav1.ApplyOptions{FieldManager: "first"}
+		if _, err := client.Apply(ctx, "owned", widget("owned", 3), apply); !apierrors.IsConflict(err) {
+			t.Errorf("applied over what others have written: got %v, want a conflict", err)
+		}
+		apply.Force = true
+		if got, want := owners(client.Apply(ctx, "owned", widget("owned", 3), apply)), []string{"before-first-apply Update", "first Apply"}; !slices.Equal(got, want) {
+			t.Errorf("applied: %v, want %v", got, want)
+		}
+		patch = []byte(`{"metadata":{"labels":{"colour":"red"}}}`)
+		patched, err := client.Patch(ctx, "owned", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "second"})
+		if got, want := owners(patched, err), []string{"before-first-apply Update", "first Apply", "second Update"}; !slices.Equal(got, want) {
+			t.Errorf("patched afterwards: %v, want %v", got, want)
 		}
 	})
 	t.Run("a finalizer holds an object until it is removed", func(t *testing.T) {
