@@ -124,7 +124,7 @@ func (x *clearing) crowdedAt(at position) crowded {
 	one.names, one.lacks = x.lacking(at)
 	holes := x.snapshot.holes(at.cluster().Name)
 	for _, pod := range x.request.LargestPods {
-		if !holes.take([]Resources{pod}) {
+		if !x.inPlace && !holes.take([]Resources{pod}) {
 			one.pods = append(one.pods, pod)
 		}
 	}

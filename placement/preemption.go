@@ -22,7 +22,8 @@ import (
 // Of all clusters on which the request would then be placed, it chooses by the lowest maximum
 // priority of the victims, then the lowest sum of their priorities, then the smallest number;
 // equal clusters are ordered by hash. On each cluster it chooses the best set of victims by the
-// same order. Requests with components displace nothing, nor do those with replicas in each group.
+// same order. An update gets room where its instance is. Requests with components displace nothing, nor do
+// those with replicas in each group.
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 	var rooms []room
 	search := newSearch(r, s)
@@ -71,11 +72,13 @@ type search struct {
 	snapshot *Snapshot
 	class    *v1alpha1.PriorityClass
 	holders  []string // of instances that belong to the same consumer
+	// inPlace reports whether all clusters that the request needs are those that its instance is on.
+	inPlace bool
 	// filters, without those for capacity.
 	filters []filter
 	subsets int
-	// roomiest are the clusters that take most replicas as things are, as many as the request needs; nil if nobody has
-	// looked.
+	// roomiest are the clusters that take most replicas as things are, as many as the request needs, after those that it
+	// stays on; nil if nobody has looked.
 	roomiest []vacancy
 }
 
@@ -105,7 +108,11 @@ func searchFor(r Request, s *Snapshot, class *v1alpha1.PriorityClass) *search {
 	}
 	filtered := r
 	filtered.LargestPods = nil // which nodes the victims free is not known
-	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: filtered.filters(s, enough)}
+	x := &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: filtered.filters(s, enough)}
+	if x.inPlace = len(r.Current) > 0 && r.stays() == r.ClusterCount(); x.inPlace {
+		x.filters = slices.DeleteFunc(x.filters, func(f filter) bool { return f.entry })
+	}
+	return x
 }
 
 // lookAround finds the clusters that take most replicas. It looks at all clusters.
@@ -116,9 +123,24 @@ func (x *search) lookAround() {
 	e := evaluate(x.request, x.snapshot)
 	defer e.release()
 	x.roomiest = []vacancy{}
+	for _, c := range e.current {
+		x.roomiest = append(x.roomiest, vacancy{c.position, e.room(c.position)})
+	}
+	slices.SortFunc(x.roomiest, func(a, b vacancy) int { return cmp.Compare(b.replicas, a.replicas) })
+	if x.inPlace {
+		return
+	}
 	for _, c := range e.best(x.request.ClusterCount(), e.byRoom) {
 		x.roomiest = append(x.roomiest, vacancy{c.position, e.room(c.position)})
 	}
+}
+
+// held returns what the request holds on a cluster where it stays.
+func (x *search) held(at position) Resources {
+	if !x.inPlace {
+		return nil
+	}
+	return x.snapshot.Reserved(x.request.ID, at.cluster().Name)
 }
 
 // missing returns how many replicas a cluster has to take at least: those that the roomiest other ones do not take, or one
@@ -144,13 +166,18 @@ func owners(holders []string) []string {
 	})
 }
 
-// suits returns the rows of a page that lack only capacity.
+// suits returns the rows of a page that lack only capacity: of the clusters that the instance is on if it stays there, and
+// else of the others.
 func (x *search) suits(p *page) set {
-	rows := p.all
+	var current set
 	for _, name := range x.request.Current {
 		if row, found := p.find(name); found {
-			rows.remove(row)
+			current.add(row)
 		}
+	}
+	rows := p.all.without(current)
+	if x.inPlace {
+		rows = current
 	}
 	for _, f := range x.filters {
 		if rows != (set{}) {
@@ -261,7 +288,7 @@ func (x *search) roomOn(at position) *v1alpha1.Preemption {
 	if x.class != nil {
 		p.PriorityClass, p.Priority = x.class.Name, x.class.Value
 	}
-	if f, refused := refusal(at, x.request.filters(x.snapshot, nil), false); refused {
+	if f, refused := refusal(at, x.request.filters(x.snapshot, x.held(at)), x.inPlace); refused {
 		p.Message = f.message(at.page, at.row)
 	} else {
 		p.Message = fmt.Sprintf("needs room for %d of the %d replicas", x.missing(at), x.request.Replicas)

@@ -12,12 +12,12 @@ import (
 
 // lacking returns the resources of which a cluster has too little left for the request, and how much of each.
 func (x *search) lacking(at position) (names []corev1.ResourceName, lacks []int64) {
-	needs := x.request.on(x.missing(at))
+	needs, held := x.request.on(x.missing(at)), x.held(at)
 	for _, name := range needs.names() {
 		if _, class := v1alpha1.StorageClassOf(name); class {
 			continue
 		}
-		if short := needs[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && needs[name] > 0 {
+		if short := needs[name] - held[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && needs[name] > 0 {
 			names, lacks = append(names, name), append(lacks, short)
 		}
 	}

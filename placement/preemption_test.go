@@ -23,7 +23,7 @@ func least(r Request, s *Snapshot, fleet []*Cluster, cluster *Cluster, mayLeave 
 		for _, c := range fleet {
 			free[c.Name] = Resources{}
 			for name := range r.Resources {
-				free[c.Name][name] = s.Free(c.Name, name)
+				free[c.Name][name] = s.Free(c.Name, name) + s.Reserved(r.ID, c.Name)[name]
 			}
 		}
 		now := cost{count: bits.OnesCount(uint(subset))}
@@ -77,6 +77,14 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 		}
 		for _, h := range held {
 			inventory.Reserve(h)
+		}
+		if r.Clusters <= 1 && rapid.Bool().Draw(t, "is an update") {
+			on, own := rapid.SampledFrom(fleet).Draw(t, "on"), drawn("its own")
+			on.Ready = true
+			on.Allocatable.Add(own, 1)
+			inventory.UpsertCluster(on)
+			inventory.Reserve(Holding{Instance: r.ID, Class: r.Class, Consumer: r.Consumer, Held: map[string]Resources{on.Name: own}})
+			r.Current, fleet = []string{on.Name}, []*Cluster{on} // it stays there
 		}
 		s := inventory.Snapshot()
 		if _, err := Place(r, s); err == nil {
@@ -144,19 +152,56 @@ func TestPreemptFindsTheOneAmongLarger(t *testing.T) {
 	}
 }
 
-// No room is made for an instance on a cluster that it is on.
-func TestPreemptLeavesItsOwnClustersAlone(t *testing.T) {
-	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}})
-	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
-	inventory.Reserve(Holding{Instance: "si", Class: "gold", Held: map[string]Resources{"eu": cores(4)}})
-	inventory.Reserve(Holding{Instance: "si-other", Class: "bronze", Held: map[string]Resources{"eu": cores(4)}})
-	for current, makes := range map[string]bool{"": true, "eu": false} {
-		r := Request{ID: "si", Class: "gold", Resources: cores(4)}
-		if current != "" {
-			r.Current, r.Resources = []string{current}, cores(8)
+// An update gets room where its instance stays, whether or not that cluster answers, and what the instance has there counts
+// as free. If it needs another cluster as well, or moves, others leave that one.
+func TestRoomForAnUpdate(t *testing.T) {
+	classes := CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)})
+	for name, row := range map[string]struct {
+		asks    Request
+		cluster string // on which room is made, by each of the two ways; none if it is empty
+	}{
+		"more on its cluster":            {Request{Resources: cores(8), Current: []string{"eu"}}, "eu"},
+		"more than its cluster has":      {Request{Resources: cores(9), Current: []string{"eu"}}, ""},
+		"as much on another":             {Request{Resources: cores(8), Leaving: []string{"eu"}}, "us"},
+		"another cluster as well":        {Request{Resources: cores(4), Clusters: 2, Current: []string{"eu"}}, "us"},
+		"more, and another cluster":      {Request{Resources: cores(6), Clusters: 2, Current: []string{"eu"}}, ""},
+		"more replicas":                  {Request{Resources: cores(2), Replicas: 4, Clusters: 1, Current: []string{"eu"}}, "eu"},
+		"more replicas, also on another": {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu"}}, "us"},
+		"it is on both":                  {Request{Resources: cores(5), Clusters: 2, Current: []string{"eu", "us"}}, ""},
+		"replicas on both":               {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu", "us"}}, "us"},
+		"more replicas than both take":   {Request{Resources: cores(2), Replicas: 7, Clusters: 2, Current: []string{"eu", "us"}}, ""},
+	} {
+		silent := withCores("eu", 8)
+		silent.Ready = false
+		inventory := stock([]*Cluster{silent, withCores("us", 8)})
+		inventory.SetPolicies(slices.Concat(roomPolicies(2), classes))
+		spare := withCores("spare", 8) // takes only those that move
+		spare.Taints = []corev1.Taint{{Key: "spare", Effect: corev1.TaintEffectNoSchedule}}
+		inventory.UpsertCluster(spare)
+		r := row.asks
+		r.ID, r.Class = "si", "gold"
+		mine := map[string]Resources{"eu": cores(4)}
+		if len(r.Current) == 2 {
+			mine["us"] = cores(1)
 		}
-		if p := Preempt(r, inventory.Snapshot()); (p != nil) != makes {
-			t.Errorf("it is on %q, and room is made by %+v", current, p)
+		inventory.Reserve(Holding{Instance: r.ID, Class: r.Class, Held: mine})
+		var others []Request
+		for cluster, n := range map[string]int64{"eu": 4, "us": 7} {
+			other := Request{ID: "si-" + cluster, Consumer: Consumer{Plan: "p2"}, Class: "bronze", Resources: cores(n), Current: []string{cluster}, Free: true}
+			other.Tolerations = []corev1.Toleration{{Key: "spare", Operator: corev1.TolerationOpExists}}
+			others = append(others, other)
+			inventory.Reserve(Holding{Instance: other.ID, Consumer: other.Consumer, Class: other.Class, Held: map[string]Resources{cluster: other.Resources}})
+		}
+		for way, p := range map[string]*v1alpha1.Preemption{
+			"displaced": Preempt(r, inventory.Snapshot()), "moved": MakeRoom(r, inventory, movableAmong(others)),
+		} {
+			switch {
+			case p == nil && row.cluster == "":
+			case p == nil:
+				t.Errorf("%s: nobody is %s", name, way)
+			case p.Cluster != row.cluster || len(p.Victims) != 1 || p.Victims[0].Instance != "si-"+row.cluster:
+				t.Errorf("%s: %+v of %s are %s", name, p.Victims, p.Cluster, way)
+			}
 		}
 	}
 }

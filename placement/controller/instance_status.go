@@ -80,10 +80,14 @@ func (s *scope) recordDecision(d *v1alpha1.Decision) {
 	}
 }
 
-// recordUnplaceable records why the instance waits, and reports whether that is new.
+// recordUnplaceable records why the instance waits, and reports whether that is new. One that waits for an update is
+// placed and ready as before.
 func (s *scope) recordUnplaceable(why string, cause error) (news bool) {
 	news = s.summarise(cause)
 	news = s.describe(why) || news
+	if s.Status.Delivered != nil {
+		return news
+	}
 	news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, why) || news
 	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, why) || news
 }

@@ -40,9 +40,8 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	switch {
 	case r.foreign(s) && (s.Status.IsFinished() || !s.late()):
 		return r.withdraw(ctx, s)
-	case !s.Status.IsFinished() && (s.Status.Delivered != nil || s.late() || placement.Hopeless(request, r.inventory.Snapshot())):
-		why.Hopeless = s.Status.Delivered != nil && placement.HopelessHere(request, r.inventory.Snapshot())
-		return r.fail(ctx, s, why.Error(), why)
+	case !s.Status.IsFinished() && (s.late() || s.Status.Delivered == nil && placement.Hopeless(request, r.inventory.Snapshot())):
+		return r.refuse(ctx, s, request, why)
 	case !s.Status.IsFinished():
 		return r.wait(ctx, s, request, why)
 	case r.mustYield(s, due):
@@ -79,11 +78,21 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 	return ctrl.Result{}, why
 }
 
+// refuse ends an operation that cannot be placed. An update that would not fit on an empty cluster either is not repeatable.
+func (r *instanceReconciler) refuse(ctx context.Context, s *scope, request placement.Request, why *placement.UnplaceableError) (ctrl.Result, error) {
+	why.Hopeless = s.Status.Delivered != nil && placement.HopelessHere(request, r.inventory.Snapshot())
+	return r.fail(ctx, s, why.Error(), why)
+}
+
 // wait parks an instance that fits nowhere. The inventory wakes it when a cluster would take
-// it; the next pass is at the latest when it has to fail.
+// it; the next pass is at the latest when it has to fail. An update waits only while room is made for it: without
+// that nobody knows when its cluster has more, and the instance serves as it is.
 func (r *instanceReconciler) wait(ctx context.Context, s *scope, request placement.Request, why *placement.UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
 	news := r.preempt(ctx, s, request)
+	if s.Status.Delivered != nil && s.Status.Preemption == nil {
+		return r.refuse(ctx, s, request, why)
+	}
 	if s.recordUnplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.promised(s)), why) || news {
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
