@@ -57,8 +57,10 @@ func explain(r Request, s *Snapshot) []Verdict {
 		return verdicts
 	}
 	if p := Preempt(r, s); p != nil {
-		i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Cluster == p.Cluster })
-		verdicts[i].Reason, verdicts[i].Message = ReasonDisplaces, p.Message+"; "+describePreemption(p)
+		for _, room := range p.Rooms() {
+			i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Cluster == room.Cluster })
+			verdicts[i].Reason, verdicts[i].Message = ReasonDisplaces, room.Message+"; "+describeRoom(p, &room)
+		}
 	}
 	return verdicts
 }

@@ -82,7 +82,7 @@ func TestWhatOnlyNewInstancesMeet(t *testing.T) {
 			inventory.Reserve(Holding{Instance: "si-other", Consumer: consumer, Held: map[string]Resources{"eu": cores(1)}})
 		}
 		if row.room {
-			inventory.Preempt("si-other", &v1alpha1.Preemption{Cluster: "eu"})
+			inventory.Preempt("si-other", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "eu"}})
 		}
 		r := Request{ID: "si", Consumer: consumer, Resources: cores(2)}
 		if row.request != nil {

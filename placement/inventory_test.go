@@ -115,7 +115,7 @@ func TestWhoMakesRoomIsWokenByItsCluster(t *testing.T) {
 	if _, err := inventory.Place(Request{ID: "si-gold", Resources: cores(4)}); err == nil {
 		t.Fatal("it fits")
 	}
-	inventory.Preempt("si-gold", &v1alpha1.Preemption{Cluster: "eu", Victims: []v1alpha1.Victim{{Instance: "si-bronze"}}})
+	inventory.Preempt("si-gold", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "eu", Victims: []v1alpha1.Victim{{Instance: "si-bronze"}}}})
 	if got := woken(); got["si-bronze"] != 1 || got["si-gold"] != 0 {
 		t.Errorf("when room is to be made: %v", got)
 	}
@@ -280,7 +280,9 @@ func TestADecisionStandsWhileOtherClustersChange(t *testing.T) {
 		"its budget is used up": {nil, func(inv *Inventory) {
 			inv.Reserve(Holding{Instance: "si-other", Consumer: Consumer{Platform: "cf"}, Held: map[string]Resources{"b1": {}}, Prices: map[string]Resources{"b1": {priceIn("EUR"): 99}}})
 		}, false},
-		"room is made there for another one": {nil, func(inv *Inventory) { inv.Preempt("si-other", &v1alpha1.Preemption{Cluster: "a1"}) }, false},
+		"room is made there for another one": {nil, func(inv *Inventory) {
+			inv.Preempt("si-other", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "a1"}})
+		}, false},
 	} {
 		inventory := stock([]*Cluster{inRegion("a1", "a", 8), inRegion("b1", "b", 4), inRegion("b2", "b", 1)})
 		inventory.SetPolicies(Policies{{Name: "quota", Quota: &v1alpha1.Quota{

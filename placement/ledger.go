@@ -104,8 +104,8 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 			inv.preemptions = map[string]*v1alpha1.Preemption{}
 		}
 		inv.preemptions[instance] = p.DeepCopy()
-		for i := range p.Victims {
-			inv.wake(p.Victims[i].Instance)
+		for _, v := range p.AllVictims() {
+			inv.wake(v.Instance)
 		}
 	}
 	if inv.snapshot != nil {

@@ -16,7 +16,7 @@ func TestHoldingOf(t *testing.T) {
 	decision := func(generation int64) *v1alpha1.Decision {
 		return &v1alpha1.Decision{Generation: generation, PriorityClass: "bronze", Placements: []v1alpha1.Placement{{Cluster: "eu", Reserved: cores(1).List()}}}
 	}
-	room := &v1alpha1.Preemption{Cluster: "us"}
+	room := &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "us"}}
 	now := metav1.Now()
 	for name, row := range map[string]struct {
 		status  v1alpha1.ServiceInstanceStatus

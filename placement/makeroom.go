@@ -19,7 +19,7 @@ import (
 type Movable func(instance string) (Request, bool)
 
 // MakeRoom finds the fewest moves of other instances away from one cluster after which a request that cannot be placed is
-// placed there. It returns nil if no policy allows moves, or if none would help. In has the reservations; it is not
+// placed there. It returns nil if no policy allows moves, or if none would help, as when the request lacks several clusters. In has the reservations; it is not
 // changed.
 //
 // Every move is one that Place decides, with those before it made. As many instances move as the policies of each of
@@ -40,6 +40,9 @@ func MakeRoom(r Request, in *Inventory, movable Movable) *v1alpha1.Preemption {
 		return nil
 	}
 	search.lookAround()
+	if search.severalLack() {
+		return nil
+	}
 	x := &clearing{search: search, movable: movable, known: map[string]*mover{}}
 	rooms := x.rooms(most)
 	if len(rooms) == 0 {
@@ -103,7 +106,8 @@ type crowded struct {
 // rooms returns the clusters on which so many moves may be enough, those that need the fewest first.
 func (x *clearing) rooms(most int) (rooms []crowded) {
 	for _, p := range x.snapshot.pages {
-		for row := range x.suits(p).rows() {
+		suits := x.suits(p)
+		for row := range suits[slices.Index(x.lacks[:], 1)].rows() {
 			if one := x.crowdedAt(position{page: p, row: row}); one.fewest > 0 && one.fewest <= most {
 				rooms = append(rooms, one)
 			}
@@ -124,7 +128,7 @@ func (x *clearing) crowdedAt(at position) crowded {
 	one.names, one.lacks = x.lacking(at)
 	holes := x.snapshot.holes(at.cluster().Name)
 	for _, pod := range x.request.LargestPods {
-		if !x.inPlace && !holes.take([]Resources{pod}) {
+		if !x.stays(at) && !holes.take([]Resources{pod}) {
 			one.pods = append(one.pods, pod)
 		}
 	}
@@ -290,15 +294,15 @@ func (x *clearing) moves(from int) bool {
 
 // found returns the moves in the form of the status.
 func (x *clearing) found() *v1alpha1.Preemption {
-	p := x.roomOn(x.crowded.position)
+	on := x.roomOn(x.crowded.position)
 	for _, m := range x.chosen {
 		v := v1alpha1.Victim{Instance: m.ID, Reserved: m.held.List(), To: m.to}
 		if class := x.snapshot.policies.class(m.Class); class != nil {
 			v.PriorityClass, v.Priority = class.Name, class.Value
 		}
-		p.Victims = append(p.Victims, v)
+		on.Victims = append(on.Victims, v)
 	}
-	return p
+	return x.preemptionOf(on)
 }
 
 // leave moves an instance away from a cluster, not to any of those that are excluded. It returns the clusters that the

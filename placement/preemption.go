@@ -10,42 +10,93 @@ import (
 )
 
 // A request that fits nowhere only for lack of capacity may displace instances of lower
-// priority classes: from one cluster, as few as make room. Its own status records that first
+// priority classes: as few as make room, from as few clusters as it needs. Its own status records that first
 // (v1alpha1.Preemption). That status makes the victims leave, by moving like any other instance
 // that has to leave (instance_move.go), and it keeps other requests out of the room. Nothing is
 // placed there before the room is really free.
 
-// Preempt chooses the cluster on which room is made for a request that cannot be placed, and
-// the victims that leave it. It returns nil if nothing may be displaced, or if nothing would
+// Preempt chooses the clusters on which room is made for a request that cannot be placed, and
+// the victims that leave them. It returns nil if nothing may be displaced, or if nothing would
 // help.
 //
-// Of all clusters on which the request would then be placed, it chooses by the lowest maximum
-// priority of the victims, then the lowest sum of their priorities, then the smallest number;
-// equal clusters are ordered by hash. On each cluster it chooses the best set of victims by the
-// same order. An update gets room where its instance is. Requests with components displace nothing, nor do
-// those with replicas in each group.
+// These are as many clusters as are lacking: more than one if the request needs several, and
+// fewer take it as things are. Of all of them with which the request would then be placed, it
+// chooses by the lowest maximum priority of the victims, then the lowest sum of their priorities,
+// then the smallest number; equal clusters are ordered by hash. On each cluster it chooses the
+// best set of victims by the same order. An update gets room where its instance is, and replicas
+// get it on one cluster. Requests with components displace nothing, nor do those with replicas in
+// each group.
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
-	var rooms []room
 	search := newSearch(r, s)
 	if search == nil || r.denied(s) != "" {
 		return nil
 	}
 	search.lookAround()
-	for _, p := range s.pages {
-		for row := range search.suits(p).rows() {
-			if found, ok := search.room(position{page: p, row: row}); ok {
-				rooms = append(rooms, found)
+	rooms := search.roomsBy(search.room)
+	var highest int32
+	for of, lacks := range search.lacks {
+		if len(rooms[of]) < lacks {
+			return nil
+		}
+		if lacks > 0 {
+			highest = max(highest, rooms[of][lacks-1].highest)
+		}
+	}
+	if search.severalLack() {
+		// Victims of this priority leave one of the clusters, so one of them may leave the others, too, instead of many.
+		rooms = search.roomsBy(func(at position) (room, bool) { return search.roomWithin(at, highest) })
+	}
+	tries := mostRooms
+	return search.among(rooms, search.lacks, nil, &tries)
+}
+
+// Clusters on which room can be made: those that the instance stays on, and others.
+const (
+	itsOwn = iota
+	others
+	ofAll
+)
+
+// roomsBy returns the clusters on which a function makes room, the cheapest first.
+func (x *search) roomsBy(on func(position) (room, bool)) (rooms [ofAll][]room) {
+	for _, p := range x.snapshot.pages {
+		for of, suits := range x.suits(p) {
+			for row := range suits.rows() {
+				if found, ok := on(position{page: p, row: row}); ok {
+					rooms[of] = append(rooms[of], found)
+				}
 			}
 		}
 	}
-	hash := hash64(r.ID)
-	slices.SortFunc(rooms, func(a, b room) int {
-		return cmp.Or(a.cost.compare(b.cost), cmp.Compare(mix(hash^a.page.hash[a.row]), mix(hash^b.page.hash[b.row])),
-			strings.Compare(a.cluster().Name, b.cluster().Name))
-	})
-	for _, found := range rooms[:min(len(rooms), mostRooms)] {
-		p := search.preemption(found)
-		if s.wouldPlace(r, p) {
+	hash := hash64(x.request.ID)
+	for _, some := range rooms {
+		slices.SortFunc(some, func(a, b room) int {
+			return cmp.Or(a.cost.compare(b.cost), cmp.Compare(mix(hash^a.page.hash[a.row]), mix(hash^b.page.hash[b.row])),
+				strings.Compare(a.cluster().Name, b.cluster().Name))
+		})
+	}
+	return rooms
+}
+
+// among returns the first preemption with which the request is placed, of the chosen rooms and as many of the others as are
+// lacking; nil if there is none, or after too many tries.
+func (x *search) among(rooms [ofAll][]room, lacks [ofAll]int, chosen []room, tries *int) *v1alpha1.Preemption {
+	of := itsOwn
+	if lacks[of] == 0 {
+		of = others
+	}
+	if lacks[of] == 0 {
+		*tries--
+		if p := x.preemption(chosen); x.snapshot.wouldPlace(x.request, p) {
+			return p
+		}
+		return nil
+	}
+	candidates := rooms[of]
+	for i := 0; i <= len(candidates)-lacks[of] && *tries > 0; i++ {
+		rest, left := rooms, lacks
+		rest[of], left[of] = candidates[i+1:], lacks[of]-1
+		if p := x.among(rest, left, append(chosen, candidates[i]), tries); p != nil {
 			return p
 		}
 	}
@@ -58,8 +109,8 @@ const (
 	// mostSubsets is how many sets of victims are tried for one request; beyond that, the best
 	// set found on each cluster is taken.
 	mostSubsets = 1_000_000
-	// mostRooms is how many clusters are tried. Without spread, affinity or several clusters
-	// the first one works.
+	// mostRooms is how many clusters, or combinations of clusters, are tried. Without spread or affinity the
+	// first one works.
 	mostRooms = 1000
 )
 
@@ -72,8 +123,8 @@ type search struct {
 	snapshot *Snapshot
 	class    *v1alpha1.PriorityClass
 	holders  []string // of instances that belong to the same consumer
-	// inPlace reports whether all clusters that the request needs are those that its instance is on.
-	inPlace bool
+	// lacks is on how many clusters room has to be made, as far as that is known before.
+	lacks [ofAll]int
 	// filters, without those for capacity.
 	filters []filter
 	subsets int
@@ -108,36 +159,50 @@ func searchFor(r Request, s *Snapshot, class *v1alpha1.PriorityClass) *search {
 	}
 	filtered := r
 	filtered.LargestPods = nil // which nodes the victims free is not known
-	x := &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: filtered.filters(s, enough)}
-	if x.inPlace = len(r.Current) > 0 && r.stays() == r.ClusterCount(); x.inPlace {
-		x.filters = slices.DeleteFunc(x.filters, func(f filter) bool { return f.entry })
-	}
-	return x
+	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: filtered.filters(s, enough)}
 }
 
-// lookAround finds the clusters that take most replicas. It looks at all clusters.
+// lookAround finds how many clusters are lacking, or those that take most replicas. It looks at all clusters.
 func (x *search) lookAround() {
-	if x.request.Replicas == 0 {
-		return
-	}
 	e := evaluate(x.request, x.snapshot)
 	defer e.release()
+	asked, stays := x.request.ClusterCount(), x.request.stays()
+	switch {
+	case x.request.Replicas == 0:
+		x.lacks[itsOwn], x.lacks[others] = max(stays-len(e.current), 0), max(asked-stays-len(e.best(asked, nil)), 0)
+		if x.lacks == [ofAll]int{} { // because of where they are
+			x.lacks[others] = 1
+		}
+		return
+	case stays == asked:
+		x.lacks[itsOwn] = 1
+	default:
+		x.lacks[others] = 1
+	}
 	x.roomiest = []vacancy{}
 	for _, c := range e.current {
 		x.roomiest = append(x.roomiest, vacancy{c.position, e.room(c.position)})
 	}
 	slices.SortFunc(x.roomiest, func(a, b vacancy) int { return cmp.Compare(b.replicas, a.replicas) })
-	if x.inPlace {
+	if stays == asked {
 		return
 	}
-	for _, c := range e.best(x.request.ClusterCount(), e.byRoom) {
+	for _, c := range e.best(asked, e.byRoom) {
 		x.roomiest = append(x.roomiest, vacancy{c.position, e.room(c.position)})
 	}
 }
 
+// severalLack reports whether room has to be made on several clusters.
+func (x *search) severalLack() bool { return x.lacks[itsOwn]+x.lacks[others] > 1 }
+
+// stays reports whether a cluster is one of those on which the instance stays.
+func (x *search) stays(at position) bool {
+	return x.request.stays() > 0 && slices.Contains(x.request.Current, at.cluster().Name)
+}
+
 // held returns what the request holds on a cluster where it stays.
 func (x *search) held(at position) Resources {
-	if !x.inPlace {
+	if !x.stays(at) {
 		return nil
 	}
 	return x.snapshot.Reserved(x.request.ID, at.cluster().Name)
@@ -166,25 +231,26 @@ func owners(holders []string) []string {
 	})
 }
 
-// suits returns the rows of a page that lack only capacity: of the clusters that the instance is on if it stays there, and
-// else of the others.
-func (x *search) suits(p *page) set {
-	var current set
+// suits returns the rows of a page that lack only capacity. Clusters that the instance is on, and need not stay on, do not
+// suit.
+func (x *search) suits(p *page) (suits [ofAll]set) {
 	for _, name := range x.request.Current {
 		if row, found := p.find(name); found {
-			current.add(row)
+			suits[itsOwn].add(row)
 		}
 	}
-	rows := p.all.without(current)
-	if x.inPlace {
-		rows = current
+	suits[others] = p.all.without(suits[itsOwn])
+	if x.request.stays() == 0 {
+		suits[itsOwn] = set{}
 	}
 	for _, f := range x.filters {
-		if rows != (set{}) {
-			rows = rows.without(f.rejects(p, rows))
+		for of, rows := range suits {
+			if rows != (set{}) && !(f.entry && of == itsOwn) {
+				suits[of] = rows.without(f.rejects(p, rows))
+			}
 		}
 	}
-	return rows
+	return suits
 }
 
 // victim is a reservation that may be displaced.
@@ -233,11 +299,20 @@ type room struct {
 // room returns the cheapest set of victims that makes room on a cluster that fits otherwise;
 // false if all victims together are not enough, or if there is room already.
 func (x *search) room(at position) (room, bool) {
+	return x.roomBy(at, (*cover).least)
+}
+
+// roomWithin is room with victims of at most a priority, of which the cheapest may have a higher one than others.
+func (x *search) roomWithin(at position, highest int32) (room, bool) {
+	return x.roomBy(at, func(c *cover, lacks []int64) ([]int, bool) { return c.within(lacks, highest) })
+}
+
+func (x *search) roomBy(at position, find func(*cover, []int64) ([]int, bool)) (room, bool) {
 	c, lacks := x.cover(at)
 	if c == nil {
 		return room{}, false
 	}
-	best, ok := c.least(lacks)
+	best, ok := find(c, lacks)
 	if !ok {
 		return room{}, false
 	}
@@ -248,154 +323,42 @@ func (x *search) room(at position) (room, bool) {
 	return found, true
 }
 
-// cover finds the cheapest victims that together release what is lacking, by branch and bound.
-type cover struct {
-	victims []victim // by priority
-	gives   [][]int64
-	// most[i] and all[i] are, of the victims from i on, the most that a single one releases,
-	// and what they release together.
-	most, all [][]int64
-	// lowest[i] is the lowest priority of the victims from i on, and next[i] the first victim after i
-	// that has another priority or releases something else.
-	lowest  []int64
-	next    []int
-	subsets *int
-	first   int // subsets that were tried on other clusters
-
-	chosen   []int
-	sum      int64
-	best     []int
-	bestCost cost
+// preemption returns rooms in the form of the status.
+func (x *search) preemption(rooms []room) *v1alpha1.Preemption {
+	var made []v1alpha1.Room
+	for _, found := range rooms {
+		on := x.roomOn(found.position)
+		if x.subsets > mostSubsets {
+			on.Message += fmt.Sprintf(" (the best of the first %d sets of victims)", mostSubsets)
+		}
+		for _, v := range found.victims {
+			on.Victims = append(on.Victims, v1alpha1.Victim{
+				Instance: v.Instance, PriorityClass: v.class.Name, Priority: v.class.Value, Reserved: v.Resources.List(),
+			})
+		}
+		made = append(made, on)
+	}
+	return x.preemptionOf(made[0], made[1:]...)
 }
 
-// preemption returns a room in the form of the status.
-func (x *search) preemption(found room) *v1alpha1.Preemption {
-	p := x.roomOn(found.position)
-	if x.subsets > mostSubsets {
-		p.Message += fmt.Sprintf(" (the best of the first %d sets of victims)", mostSubsets)
-	}
-	for _, v := range found.victims {
-		p.Victims = append(p.Victims, v1alpha1.Victim{
-			Instance: v.Instance, PriorityClass: v.class.Name, Priority: v.class.Value, Reserved: v.Resources.List(),
-		})
+// preemptionOf returns the preemption that has this room.
+func (x *search) preemptionOf(on v1alpha1.Room, elsewhere ...v1alpha1.Room) *v1alpha1.Preemption {
+	p := &v1alpha1.Preemption{Room: on, Elsewhere: elsewhere}
+	if x.class != nil {
+		p.PriorityClass, p.Priority = x.class.Name, x.class.Value
 	}
 	return p
 }
 
-// roomOn returns a preemption without victims.
-func (x *search) roomOn(at position) *v1alpha1.Preemption {
-	p := &v1alpha1.Preemption{Cluster: at.cluster().Name}
-	if x.class != nil {
-		p.PriorityClass, p.Priority = x.class.Name, x.class.Value
-	}
-	if f, refused := refusal(at, x.request.filters(x.snapshot, x.held(at)), x.inPlace); refused {
+// roomOn returns the room on a cluster, without victims.
+func (x *search) roomOn(at position) v1alpha1.Room {
+	p := v1alpha1.Room{Cluster: at.cluster().Name}
+	if f, refused := refusal(at, x.request.filters(x.snapshot, x.held(at)), x.stays(at)); refused {
 		p.Message = f.message(at.page, at.row)
 	} else {
 		p.Message = fmt.Sprintf("needs room for %d of the %d replicas", x.missing(at), x.request.Replicas)
 	}
 	return p
-}
-
-// wouldPlace reports whether a request is placed on the preemption's cluster once the victims
-// hold nothing there.
-func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
-	at, found := s.find(p.Cluster)
-	if !found {
-		return false
-	}
-	given := Resources{}
-	for i := range p.Victims {
-		given.Add(s.Reserved(p.Victims[i].Instance, p.Cluster), -1)
-	}
-	vacated := *s
-	vacated.pages = slices.Clone(s.pages)
-	vacated.pages[slices.Index(s.pages, at.page)] = at.page.withReserved(at.row, given, s.columns, book{})
-	r.LargestPods = nil // as in the search
-	decision, err := Place(r, &vacated)
-	return err == nil && decision.Uses(p.Cluster)
-}
-
-// Stands reports whether a preemption is still valid: its victims are of a lower class, and the
-// request is placed when they have left.
-func (s *Snapshot) Stands(r Request, p *v1alpha1.Preemption) bool {
-	class := s.policies.class(r.Class)
-	if class == nil || class.Name != p.PriorityClass || class.Value != p.Priority || class.Preempts == v1alpha1.PreemptsNever {
-		return false
-	}
-	for i := range p.Victims {
-		if class := s.policies.class(p.Victims[i].PriorityClass); class == nil || class.Value >= p.Priority {
-			return false
-		}
-	}
-	return s.wouldPlace(r, p)
-}
-
-// Preempting returns the instance for which another one has to leave a cluster, and the room
-// that is being made for it; nil if there is none. Of several it is the first by name.
-func (s *Snapshot) Preempting(victim, cluster string) (instance string, found *v1alpha1.Preemption) {
-	for id, p := range s.preemptions {
-		if p.Cluster != cluster || found != nil && instance < id {
-			continue
-		}
-		if p.Victim(victim) != nil {
-			instance, found = id, p
-		}
-	}
-	return instance, found
-}
-
-// spokenFor rejects clusters on which room is being made for instances of the same or a higher
-// priority.
-func spokenFor(r Request, s *Snapshot) filter {
-	class := s.policies.class(r.Class)
-	by := map[string]string{}
-	for id, p := range s.preemptions {
-		if id != r.ID && (class == nil || p.Priority >= class.Value) && (by[p.Cluster] == "" || id < by[p.Cluster]) {
-			by[p.Cluster] = id
-		}
-	}
-	return filter{reason: ReasonSpokenFor, entry: true, passing: true,
-		rejects: func(p *page, among set) set {
-			var there set
-			for cluster := range by {
-				if row, found := p.find(cluster); found {
-					there.add(row)
-				}
-			}
-			return among.and(there)
-		},
-		message: func(p *page, row int) string {
-			id := by[p.clusters[row].Name]
-			return "room is being made there for " + of(id, s.preemptions[id])
-		},
-	}
-}
-
-// of names an instance for which room is made, with its priority class if it has one.
-func of(instance string, p *v1alpha1.Preemption) string {
-	if p.PriorityClass == "" {
-		return instance
-	}
-	return instance + " of priority class " + p.PriorityClass
-}
-
-// describePreemption describes the victims in words.
-func describePreemption(p *v1alpha1.Preemption) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "room for class %s (%d) without", p.PriorityClass, p.Priority)
-	for i, v := range p.Victims {
-		held := ResourcesOf(v.Reserved)
-		var parts []string
-		for _, name := range held.names() {
-			parts = append(parts, show(name, held[name])+" "+string(name))
-		}
-		separator := ","
-		if i == 0 {
-			separator = ""
-		}
-		fmt.Fprintf(&b, "%s %s of class %s (%d, %s)", separator, v.Instance, v.PriorityClass, v.Priority, strings.Join(parts, ", "))
-	}
-	return b.String()
 }
 
 // canVacate reports whether a cluster would have room for a request if others left it. It does
@@ -406,7 +369,7 @@ func canVacate(r Request, s *Snapshot, at position) bool {
 	if x == nil {
 		return false
 	}
-	if suits := x.suits(at.page); !suits.has(at.row) {
+	if suits := x.suits(at.page); !suits[itsOwn].has(at.row) && !suits[others].has(at.row) {
 		return false
 	}
 	c, lacks := x.cover(at)

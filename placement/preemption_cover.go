@@ -10,6 +10,26 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
+// cover finds the cheapest victims that together release what is lacking, by branch and bound.
+type cover struct {
+	victims []victim // by priority
+	gives   [][]int64
+	// most[i] and all[i] are, of the victims from i on, the most that a single one releases,
+	// and what they release together.
+	most, all [][]int64
+	// lowest[i] is the lowest priority of the victims from i on, and next[i] the first victim after i
+	// that has another priority or releases something else.
+	lowest  []int64
+	next    []int
+	subsets *int
+	first   int // subsets that were tried on other clusters
+
+	chosen   []int
+	sum      int64
+	best     []int
+	bestCost cost
+}
+
 // lacking returns the resources of which a cluster has too little left for the request, and how much of each.
 func (x *search) lacking(at position) (names []corev1.ResourceName, lacks []int64) {
 	needs, held := x.request.on(x.missing(at)), x.held(at)
@@ -88,6 +108,22 @@ func (c *cover) least(lacks []int64) (best []int, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// within returns the cheapest victims of at most a priority, which counts as that of each of them.
+func (c *cover) within(lacks []int64, highest int32) (best []int, ok bool) {
+	end := 0
+	for end < len(c.victims) && c.victims[end].class.Value <= highest {
+		end++
+	}
+	c.victims, c.gives = c.victims[:end], c.gives[:end]
+	enough, ok := c.enough(lacks)
+	if !ok {
+		return nil, false
+	}
+	c.search(lacks, c.victims[enough].class.Value < highest)
+	c.bestCost.highest = highest
+	return c.best, c.best != nil
 }
 
 // search looks for the best set of the victims. few means that the lower classes alone would be too

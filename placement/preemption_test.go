@@ -41,6 +41,42 @@ func least(r Request, s *Snapshot, fleet []*Cluster, cluster *Cluster, mayLeave 
 	return best, found
 }
 
+// leastTogether is least for a request that needs several clusters, of the holdings on all of them.
+func leastTogether(r Request, s *Snapshot, fleet []*Cluster, mayLeave []Holding) (best cost, found bool) {
+	for subset := range 1 << len(mayLeave) {
+		now, given := cost{count: bits.OnesCount(uint(subset))}, map[string]Resources{}
+		for _, c := range fleet {
+			given[c.Name] = Resources{}
+			given[c.Name].Add(s.Reserved(r.ID, c.Name), 1)
+		}
+		for i, h := range mayLeave {
+			if subset&(1<<i) == 0 {
+				continue
+			}
+			for cluster, amounts := range h.Held {
+				given[cluster].Add(amounts, 1)
+			}
+			now.highest = max(now.highest, classValues[h.Class])
+			now.sum += int64(classValues[h.Class])
+		}
+		take, stays := 0, len(r.Current) == 0
+		for _, c := range fleet {
+			fits := c.Ready
+			for name, needed := range r.Resources {
+				fits = fits && s.Free(c.Name, name)+given[c.Name][name] >= needed
+			}
+			if fits {
+				take++
+				stays = stays || slices.Contains(r.Current, c.Name)
+			}
+		}
+		if take >= r.Clusters && stays && (!found || now.compare(best) < 0) {
+			best, found = now, true
+		}
+	}
+	return best, found
+}
+
 func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drawn := func(label string) Resources {
@@ -55,14 +91,18 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 			ID: "si-new", Resources: drawn("asked"), Consumer: Consumer{Platform: "cf", Space: "s1", Application: "mine"},
 			Class: rapid.SampledFrom([]string{"gold", "silver", "bronze", "none", ""}).Draw(t, "class"),
 		}
-		if rapid.IntRange(0, 2).Draw(t, "divided") == 0 {
+		mostInstances := 7
+		switch rapid.IntRange(0, 3).Draw(t, "divided") {
+		case 0:
 			r.Replicas, r.Clusters = rapid.IntRange(1, 4).Draw(t, "replicas"), rapid.IntRange(1, 3).Draw(t, "on clusters")
+		case 1:
+			r.Clusters, mostInstances = rapid.IntRange(2, 3).Draw(t, "on each of"), 3 // since all their sets are tried
 		}
 		held := map[string]Holding{}
 		var fleet []*Cluster
 		for c := range rapid.IntRange(1, 4).Draw(t, "clusters") {
 			cluster := &Cluster{Name: fmt.Sprintf("cluster-%d", c), Ready: rapid.IntRange(0, 4).Draw(t, "ready") > 0, AccessVerified: true, Allocatable: Resources{}}
-			for i := range rapid.IntRange(0, 7).Draw(t, "instances") {
+			for i := range rapid.IntRange(0, mostInstances).Draw(t, "instances") {
 				h := Holding{
 					Instance: fmt.Sprintf("si-%d-%d", c, i), Class: rapid.SampledFrom([]string{"gold", "silver", "bronze", "bronze", "none", ""}).Draw(t, "of class"),
 					Consumer: Consumer{Platform: "cf", Space: rapid.SampledFrom([]string{"s1", "s1", "s2"}).Draw(t, "space"), Application: "theirs"},
@@ -78,13 +118,15 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 		for _, h := range held {
 			inventory.Reserve(h)
 		}
-		if r.Clusters <= 1 && rapid.Bool().Draw(t, "is an update") {
+		if (r.Clusters <= 1 || r.Replicas == 0) && rapid.Bool().Draw(t, "is an update") {
 			on, own := rapid.SampledFrom(fleet).Draw(t, "on"), drawn("its own")
 			on.Ready = true
 			on.Allocatable.Add(own, 1)
 			inventory.UpsertCluster(on)
 			inventory.Reserve(Holding{Instance: r.ID, Class: r.Class, Consumer: r.Consumer, Held: map[string]Resources{on.Name: own}})
-			r.Current, fleet = []string{on.Name}, []*Cluster{on} // it stays there
+			if r.Current = []string{on.Name}; r.Clusters <= 1 {
+				fleet = []*Cluster{on} // it stays there
+			}
 		}
 		s := inventory.Snapshot()
 		if _, err := Place(r, s); err == nil {
@@ -94,6 +136,7 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 
 		var best cost
 		found := false
+		var all []Holding
 		for _, c := range fleet {
 			var mayLeave []Holding
 			for _, h := range held {
@@ -103,9 +146,15 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 					mayLeave = append(mayLeave, h)
 				}
 			}
+			if all = append(all, mayLeave...); r.Clusters > 1 && r.Replicas == 0 {
+				continue
+			}
 			if one, ok := least(r, s, fleet, c, mayLeave); ok && c.Ready && (!found || one.compare(best) < 0) {
 				best, found = one, true
 			}
+		}
+		if r.Clusters > 1 && r.Replicas == 0 {
+			best, found = leastTogether(r, s, fleet, all)
 		}
 		if found != (got != nil) {
 			t.Fatalf("room can be made is %t, and Preempt says %+v", found, got)
@@ -113,10 +162,10 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 		if got == nil {
 			return
 		}
-		now := cost{count: len(got.Victims)}
-		for _, v := range got.Victims {
+		now := cost{count: len(got.AllVictims())}
+		for _, v := range got.AllVictims() {
 			h := held[v.Instance]
-			if h.Held[got.Cluster] == nil || classValues[h.Class] >= classValues[r.Class] {
+			if !slices.ContainsFunc(got.Clusters(), func(c string) bool { return h.Held[c] != nil && got.On(c).Victim(v.Instance) != nil }) || classValues[h.Class] >= classValues[r.Class] {
 				t.Fatalf("%s of class %q is displaced for one of %q", v.Instance, h.Class, r.Class)
 			}
 			if preempts != v1alpha1.PreemptsAnyConsumer && h.Consumer.Space != r.Consumer.Space {
@@ -152,60 +201,6 @@ func TestPreemptFindsTheOneAmongLarger(t *testing.T) {
 	}
 }
 
-// An update gets room where its instance stays, whether or not that cluster answers, and what the instance has there counts
-// as free. If it needs another cluster as well, or moves, others leave that one.
-func TestRoomForAnUpdate(t *testing.T) {
-	classes := CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)})
-	for name, row := range map[string]struct {
-		asks    Request
-		cluster string // on which room is made, by each of the two ways; none if it is empty
-	}{
-		"more on its cluster":            {Request{Resources: cores(8), Current: []string{"eu"}}, "eu"},
-		"more than its cluster has":      {Request{Resources: cores(9), Current: []string{"eu"}}, ""},
-		"as much on another":             {Request{Resources: cores(8), Leaving: []string{"eu"}}, "us"},
-		"another cluster as well":        {Request{Resources: cores(4), Clusters: 2, Current: []string{"eu"}}, "us"},
-		"more, and another cluster":      {Request{Resources: cores(6), Clusters: 2, Current: []string{"eu"}}, ""},
-		"more replicas":                  {Request{Resources: cores(2), Replicas: 4, Clusters: 1, Current: []string{"eu"}}, "eu"},
-		"more replicas, also on another": {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu"}}, "us"},
-		"it is on both":                  {Request{Resources: cores(5), Clusters: 2, Current: []string{"eu", "us"}}, ""},
-		"replicas on both":               {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu", "us"}}, "us"},
-		"more replicas than both take":   {Request{Resources: cores(2), Replicas: 7, Clusters: 2, Current: []string{"eu", "us"}}, ""},
-	} {
-		silent := withCores("eu", 8)
-		silent.Ready = false
-		inventory := stock([]*Cluster{silent, withCores("us", 8)})
-		inventory.SetPolicies(slices.Concat(roomPolicies(2), classes))
-		spare := withCores("spare", 8) // takes only those that move
-		spare.Taints = []corev1.Taint{{Key: "spare", Effect: corev1.TaintEffectNoSchedule}}
-		inventory.UpsertCluster(spare)
-		r := row.asks
-		r.ID, r.Class = "si", "gold"
-		mine := map[string]Resources{"eu": cores(4)}
-		if len(r.Current) == 2 {
-			mine["us"] = cores(1)
-		}
-		inventory.Reserve(Holding{Instance: r.ID, Class: r.Class, Held: mine})
-		var others []Request
-		for cluster, n := range map[string]int64{"eu": 4, "us": 7} {
-			other := Request{ID: "si-" + cluster, Consumer: Consumer{Plan: "p2"}, Class: "bronze", Resources: cores(n), Current: []string{cluster}, Free: true}
-			other.Tolerations = []corev1.Toleration{{Key: "spare", Operator: corev1.TolerationOpExists}}
-			others = append(others, other)
-			inventory.Reserve(Holding{Instance: other.ID, Consumer: other.Consumer, Class: other.Class, Held: map[string]Resources{cluster: other.Resources}})
-		}
-		for way, p := range map[string]*v1alpha1.Preemption{
-			"displaced": Preempt(r, inventory.Snapshot()), "moved": MakeRoom(r, inventory, movableAmong(others)),
-		} {
-			switch {
-			case p == nil && row.cluster == "":
-			case p == nil:
-				t.Errorf("%s: nobody is %s", name, way)
-			case p.Cluster != row.cluster || len(p.Victims) != 1 || p.Victims[0].Instance != "si-"+row.cluster:
-				t.Errorf("%s: %+v of %s are %s", name, p.Victims, p.Cluster, way)
-			}
-		}
-	}
-}
-
 // The best victims are found among many, unless too many sets of victims were tried for other clusters: then some are still
 // tried on each, and the best of these is taken.
 func TestManySetsOfVictims(t *testing.T) {
@@ -231,12 +226,13 @@ func TestManySetsOfVictims(t *testing.T) {
 }
 
 // The victims are listed with their classes and with what they hold.
-func TestDescribePreemption(t *testing.T) {
-	p := &v1alpha1.Preemption{PriorityClass: "gold", Priority: 1000, Victims: []v1alpha1.Victim{
+func TestDescribeRoom(t *testing.T) {
+	p := &v1alpha1.Preemption{PriorityClass: "gold", Priority: 1000}
+	room := v1alpha1.Room{Victims: []v1alpha1.Victim{
 		{Instance: "si-1", PriorityClass: "bronze", Priority: 10, Reserved: cores(1).List()}, {Instance: "si-2", PriorityClass: "silver", Priority: 100, Reserved: cores(2).List()},
 	}}
 	const want = "room for class gold (1000) without si-1 of class bronze (10, 1 cpu), si-2 of class silver (100, 2 cpu)"
-	if got := describePreemption(p); got != want {
+	if got := describeRoom(p, &room); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -288,153 +284,6 @@ func BenchmarkPreempt(b *testing.B) {
 				if p := Preempt(r, s); p == nil || slices.ContainsFunc(p.Victims, func(v v1alpha1.Victim) bool { return v.PriorityClass != "bronze" }) {
 					b.Fatalf("%+v", p)
 				}
-			}
-		})
-	}
-}
-
-// Room that is being made for somebody is left alone by whoever is not more important: by the
-// same class too, and by who has none.
-func TestRoomThatIsBeingMade(t *testing.T) {
-	eu := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}
-	inventory := stock([]*Cluster{eu})
-	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
-	for _, id := range []string{"si-2", "si-1", "si-3"} {
-		inventory.Preempt(id, &v1alpha1.Preemption{Cluster: "eu", PriorityClass: "silver", Priority: 100})
-	}
-	for class, refused := range map[string]bool{"gold": false, "silver": true, "bronze": true, "": true, "none": true} {
-		d, err := Place(Request{ID: "si-new", Class: class, Resources: cores(1)}, inventory.Snapshot())
-		if (err != nil) != refused {
-			t.Errorf("class %q: %v", class, err)
-		}
-		if refused && d.Rejections[0].Examples[0].Message != "room is being made there for si-1 of priority class silver" {
-			t.Errorf("class %q: %+v", class, d.Rejections)
-		}
-	}
-	if _, err := Place(Request{ID: "si-1", Class: "silver", Resources: cores(1)}, inventory.Snapshot()); err == nil {
-		t.Error("si-1 takes its room while si-2 has room made there too")
-	}
-	fork := inventory.Fork()
-	fork.Preempt("si-0", &v1alpha1.Preemption{Cluster: "eu"})
-	if d, _ := Place(Request{ID: "si-new", Resources: cores(1)}, fork.Snapshot()); len(d.Rejections) != 1 || d.Rejections[0].Examples[0].Message != "room is being made there for si-0" {
-		t.Errorf("for one without a class: %+v", d.Rejections)
-	}
-	inventory.Preempt("si-2", nil)
-	inventory.Preempt("si-3", nil)
-	if _, err := Place(Request{ID: "si-1", Class: "silver", Resources: cores(1)}, inventory.Snapshot()); err != nil {
-		t.Errorf("si-1 does not take its own room: %v", err)
-	}
-}
-
-// An instance leaves a cluster for the first, by name, of those for which it has to. Room on a cluster that has gone is
-// nobody else's.
-func TestPreempting(t *testing.T) {
-	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}})
-	victims := func(names ...string) (all []v1alpha1.Victim) {
-		for _, name := range names {
-			all = append(all, v1alpha1.Victim{Instance: name})
-		}
-		return all
-	}
-	inventory.Preempt("si-3", &v1alpha1.Preemption{Cluster: "eu", Victims: victims("si-a", "si-b")})
-	inventory.Preempt("si-2", &v1alpha1.Preemption{Cluster: "eu", Victims: victims("si-b")})
-	inventory.Preempt("si-1", &v1alpha1.Preemption{Cluster: "an old one", Victims: victims("si-a", "si-b")})
-	for _, row := range [][3]string{{"si-a", "eu", "si-3"}, {"si-b", "eu", "si-2"}, {"si-c", "eu", ""}, {"si-a", "an old one", "si-1"}, {"si-a", "us", ""}} {
-		if by, p := inventory.Snapshot().Preempting(row[0], row[1]); by != row[2] || (p != nil) != (row[2] != "") || p != nil && p.Cluster != row[1] {
-			t.Errorf("%s leaves %s for %q: %+v, want %q", row[0], row[1], by, p, row[2])
-		}
-	}
-	inventory.Preempt("si-2", nil)
-	inventory.Preempt("si-3", nil)
-	if _, err := Place(Request{ID: "si-new", Resources: cores(1)}, inventory.Snapshot()); err != nil {
-		t.Errorf("room is made on a cluster that has gone, and eu takes nothing: %v", err)
-	}
-}
-
-// A cluster wakes a request that may displace others if it would have room without them, and only then: not if it would
-// not take the request at all, if they are of no lower class, or if they hold too little. Requests with
-// components displace nothing.
-func TestWhoMayDisplaceOthersIsWokenByTheirClusters(t *testing.T) {
-	for name, row := range map[string]struct {
-		request  Request
-		held     int64
-		class    string
-		cordoned bool
-		wakes    bool
-	}{
-		"they hold enough":           {request: Request{Resources: cores(4)}, held: 4, class: "bronze", wakes: true},
-		"they hold too little":       {request: Request{Resources: cores(8)}, held: 4, class: "bronze"},
-		"they are of the same class": {request: Request{Resources: cores(4)}, held: 4, class: "gold"},
-		"they are of none":           {request: Request{Resources: cores(4)}, held: 4},
-		"the cluster is cordoned":    {request: Request{Resources: cores(4)}, held: 4, class: "bronze", cordoned: true},
-		"they hold room for each":    {request: Request{Resources: cores(2), Replicas: 2}, held: 4, class: "bronze", wakes: true},
-		"components":                 {request: Request{Components: []Component{{Name: "web", Resources: cores(4)}}}, held: 4, class: "bronze"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eu := func(used int64) *Cluster {
-				return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Cordoned: row.cordoned, Allocatable: cores(7), ForeignUse: cores(used)}
-			}
-			inventory, woken := watched(eu(3))
-			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
-			inventory.Reserve(Holding{Instance: "si-other", Class: row.class, Held: map[string]Resources{"eu": cores(row.held)}})
-			r := row.request
-			r.ID, r.Class = "si-gold", "gold"
-			if _, err := inventory.Place(r); err == nil {
-				t.Fatal("it fits at once")
-			}
-			if p := Preempt(r, inventory.Snapshot()); (p != nil) != row.wakes {
-				t.Errorf("room is made for it: %+v", p)
-			}
-			if woken(); row.wakes {
-				inventory.UpsertCluster(eu(2))
-			} else {
-				inventory.UpsertCluster(eu(1))
-			}
-			if got := woken()["si-gold"]; (got > 0) != row.wakes {
-				t.Errorf("it is woken %d times", got)
-			}
-		})
-	}
-}
-
-// A preemption stands as long as its classes are as they were, and its cluster would take the
-// request without the victims.
-func TestPreemptionsThatNoLongerStand(t *testing.T) {
-	eu := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}
-	r := Request{ID: "si-gold", Class: "gold", Resources: cores(8)}
-	for name, row := range map[string]struct {
-		change   func(*Request, *v1alpha1.Preemption)
-		preempts v1alpha1.Preempts
-		stands   bool
-	}{
-		"as it was":                        {stands: true},
-		"classes displace nobody any more": {preempts: v1alpha1.PreemptsNever},
-		"the request's class is another":   {change: func(r *Request, _ *v1alpha1.Preemption) { r.Class = "silver" }},
-		"the class has another value":      {change: func(_ *Request, p *v1alpha1.Preemption) { p.Priority = 999 }},
-		"a victim is no lower":             {change: func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].PriorityClass = "gold" }},
-		"a victim's class has gone":        {change: func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].PriorityClass = "tin" }},
-		"one victim is not enough":         {change: func(_ *Request, p *v1alpha1.Preemption) { p.Victims = p.Victims[:1] }},
-		"the request has grown":            {change: func(r *Request, _ *v1alpha1.Preemption) { r.Resources = cores(9) }},
-		"the cluster has gone":             {change: func(_ *Request, p *v1alpha1.Preemption) { p.Cluster = "us" }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if row.preempts == "" {
-				row.preempts = v1alpha1.PreemptsAnyConsumer
-			}
-			inventory := stock([]*Cluster{eu})
-			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", row.preempts)}))
-			for _, id := range []string{"si-1", "si-2"} {
-				inventory.Reserve(Holding{Instance: id, Class: "bronze", Held: map[string]Resources{"eu": cores(4)}})
-			}
-			asked := r
-			p := &v1alpha1.Preemption{Cluster: "eu", PriorityClass: "gold", Priority: 1000, Victims: []v1alpha1.Victim{
-				{Instance: "si-1", PriorityClass: "bronze"}, {Instance: "si-2", PriorityClass: "bronze"},
-			}}
-			if row.change != nil {
-				row.change(&asked, p)
-			}
-			if inventory.Snapshot().Stands(asked, p) != row.stands {
-				t.Errorf("it stands: %t", !row.stands)
 			}
 		})
 	}

@@ -111,7 +111,7 @@ func TestSnapshotsNeverChangeAndTheLastOneIsAsIfMadeAnew(t *testing.T) {
 				inventory.SetPolicies(policies)
 			case 5:
 				id := name("si-", 3)
-				rooms[id] = &v1alpha1.Preemption{Cluster: name("c", 5)}
+				rooms[id] = &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: name("c", 5)}}
 				if rapid.Bool().Draw(t, "no room") {
 					delete(rooms, id)
 				}

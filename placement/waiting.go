@@ -203,7 +203,7 @@ func (inv *Inventory) helps(w *waiter, e event, s *Snapshot, at, before position
 		return more || e.before == nil || !w.accepts(e.before, before)
 	}
 	if p := inv.preemptions[w.ID]; p != nil {
-		return p.Cluster == at.cluster().Name
+		return p.On(at.cluster().Name) != nil
 	}
 	return w.Class != "" && canVacate(w.Request, s, at)
 }

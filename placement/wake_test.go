@@ -72,7 +72,7 @@ func TestWhoNeedsEachGroupSleepsOnIfTheyAreTheSame(t *testing.T) {
 // Room that is no longer made for one wakes another one that waits for it.
 func TestWhoWaitsForRoomThatIsNoLongerMadeIsWoken(t *testing.T) {
 	inventory, woken := watched(inRegion("eu", "eu", 4))
-	inventory.Preempt("si-1", &v1alpha1.Preemption{Cluster: "eu"})
+	inventory.Preempt("si-1", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "eu"}})
 	if _, err := inventory.Place(Request{ID: "si-2", Resources: Resources{corev1.ResourceCPU: 1}}); err == nil {
 		t.Fatal("it takes the room that is made for another one")
 	}

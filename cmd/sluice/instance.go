@@ -329,16 +329,21 @@ func describeRoom(d *details, key string, p *v1alpha1.Preemption) {
 	if p == nil {
 		return
 	}
-	if p.Moves() {
-		d.line(key, "on %s by moves: %s", p.Cluster, p.Message)
-	} else {
-		d.line(key, "on %s for class %s (%d): %s", p.Cluster, p.PriorityClass, p.Priority, p.Message)
-	}
-	for _, v := range p.Victims {
-		if len(v.To) > 0 {
-			d.line("", "%s to %s, %s", v.Instance, strings.Join(v.To, ", "), quantities(v.Reserved))
-			continue
+	for i, room := range p.Rooms() {
+		if i > 0 {
+			key = ""
 		}
-		d.line("", "%s of class %s (%d), %s", v.Instance, v.PriorityClass, v.Priority, quantities(v.Reserved))
+		if p.Moves() {
+			d.line(key, "on %s by moves: %s", room.Cluster, room.Message)
+		} else {
+			d.line(key, "on %s for class %s (%d): %s", room.Cluster, p.PriorityClass, p.Priority, room.Message)
+		}
+		for _, v := range room.Victims {
+			if len(v.To) > 0 {
+				d.line("", "%s to %s, %s", v.Instance, strings.Join(v.To, ", "), quantities(v.Reserved))
+				continue
+			}
+			d.line("", "%s of class %s (%d), %s", v.Instance, v.PriorityClass, v.Priority, quantities(v.Reserved))
+		}
 	}
 }

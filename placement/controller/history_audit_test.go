@@ -66,13 +66,17 @@ func (h *history) auditPreemptions(known map[string]*v1alpha1.ServiceInstance) {
 		if p != nil && h.preempts == "" {
 			h.Fatalf("after %s: %s has room made, and no class is declared", h.did, name)
 		}
-		for i := 0; p != nil && i < len(p.Victims); i++ {
-			victim := known[p.Victims[i].Instance]
+		var victims []v1alpha1.Victim
+		if p != nil {
+			victims = p.AllVictims()
+		}
+		for _, v := range victims {
+			victim := known[v.Instance]
 			if victim == nil {
 				continue // gone in the meantime
 			}
-			if p.Victims[i].Priority >= p.Priority {
-				h.Fatalf("after %s: %s displaces %+v", h.did, name, p.Victims[i])
+			if v.Priority >= p.Priority {
+				h.Fatalf("after %s: %s displaces %+v", h.did, name, v)
 			}
 			if h.preempts == v1alpha1.PreemptsSameConsumer && victim.Spec.SpaceGUID != instance.Spec.SpaceGUID {
 				h.Fatalf("after %s: %s displaces %s of another consumer", h.did, name, victim.Name)

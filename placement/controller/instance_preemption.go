@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -67,7 +68,7 @@ func withRoom(why string, p *v1alpha1.Preemption) string {
 	case p.Moves():
 		return fmt.Sprintf("%s; instances are moving away from %s to make room (%d)", why, p.Cluster, len(p.Victims))
 	}
-	return fmt.Sprintf("%s; instances of lower priority are leaving %s to make room (%d)", why, p.Cluster, len(p.Victims))
+	return fmt.Sprintf("%s; instances of lower priority are leaving %s to make room (%d)", why, strings.Join(p.Clusters(), " and "), len(p.AllVictims()))
 }
 
 // makesWay returns the clusters that the instance moves to for another one, and that one; none if it has to
@@ -78,7 +79,7 @@ func (s *scope) makesWay(snapshot *placement.Snapshot, due []v1alpha1.Departure)
 		if p == nil || !p.Moves() || d.Reason != s.yields(snapshot, d.Cluster) {
 			return "", nil
 		}
-		by, to = instance, append(to, p.Victim(s.Name).To...)
+		by, to = instance, append(to, p.On(d.Cluster).Victim(s.Name).To...)
 	}
 	return by, to
 }

@@ -146,3 +146,39 @@ func TestNobodyIsDisplacedWhereNoClassIsDeclaredForIt(t *testing.T) {
 	}
 	w.wantOn(w.settle("si-a"), "eu")
 }
+
+// An instance that needs two clusters has room made on both at once, and is placed when both have it.
+func TestRoomIsMadeOnSeveralClusters(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsSameConsumer)
+	w.cluster("us", 8)
+	w.provision("si-us", "plan-4", "")
+	w.wantOn(w.passes("si-us"), "us")
+	w.deprovision("si-gold")
+	w.provision("si-both", "plan-8", `{"clusters": 2}`)
+	w.woken = nil
+	both := w.passes("si-both")
+	w.wantOperation(both, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "instances of lower priority are leaving eu and us to make room (4)")
+	if slices.Sort(w.woken); !slices.Equal(w.woken, []string{"si-a", "si-b", "si-c", "si-us"}) {
+		t.Fatalf("woken are %v", w.woken)
+	}
+	w.start() // what is written holds after a kill
+	victim := w.settle("si-us")
+	w.wantOn(victim)
+	if left := victim.Status.Decision.Displaced; len(left) != 1 || !strings.HasPrefix(left[0].Reason, "si-both of priority class gold (1000) needs 8 cpu, 4 free of 8") {
+		t.Errorf("displaced: %+v", left)
+	}
+	for _, name := range []string{"si-a", "si-b"} {
+		w.wantOn(w.settle(name))
+		if both = w.passes("si-both"); both.Status.Preemption == nil || both.Status.Delivered != nil {
+			t.Fatalf("one cluster has room, and the order is %+v", both.Status)
+		}
+	}
+	w.wantOn(w.settle("si-c"))
+	both = w.passes("si-both")
+	w.wantOn(both, "us", "eu")
+	if p := both.Status.Decision.Preemption; both.Status.Preemption != nil || p == nil || !slices.Equal(p.Clusters(), []string{"eu", "us"}) {
+		t.Errorf("the status says of the room %+v and of who left it %+v", both.Status.Preemption, p)
+	}
+	w.wantReserved("eu", 8)
+	w.wantReserved("us", 8)
+}

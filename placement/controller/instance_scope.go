@@ -147,9 +147,9 @@ func (s *scope) yields(snapshot *placement.Snapshot, cluster string) (reason str
 		return ""
 	}
 	if p.Moves() {
-		return fmt.Sprintf("it makes room for %s: %s", by, p.Message)
+		return fmt.Sprintf("it makes room for %s: %s", by, p.On(cluster).Message)
 	}
-	return fmt.Sprintf("%s of priority class %s (%d) %s", by, p.PriorityClass, p.Priority, p.Message)
+	return fmt.Sprintf("%s of priority class %s (%d) %s", by, p.PriorityClass, p.Priority, p.On(cluster).Message)
 }
 
 // moveMessage describes how far a move is, and what it waits for.

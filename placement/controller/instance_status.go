@@ -48,7 +48,7 @@ func (r *instanceReconciler) begin(s *scope) {
 // recordDecision records a decision.
 func (s *scope) recordDecision(d *v1alpha1.Decision) {
 	s.keepReplaced(d)
-	if p := s.Status.Preemption; p != nil && slices.Contains(d.Clusters(), p.Cluster) {
+	if p := s.Status.Preemption; p != nil && slices.ContainsFunc(d.Clusters(), func(cluster string) bool { return p.On(cluster) != nil }) {
 		d.Preemption = p
 	}
 	s.Status.Decision, s.Status.Preemption = d, nil

@@ -1,0 +1,120 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Room that is being made: while it stands, its victims leave, and others are kept out of it.
+
+// wouldPlace reports whether a request is placed on the preemption's clusters once the victims
+// hold nothing there.
+func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
+	vacated := *s
+	vacated.pages = slices.Clone(s.pages)
+	for _, room := range p.Rooms() {
+		at, found := vacated.find(room.Cluster)
+		if !found {
+			return false
+		}
+		given := Resources{}
+		for _, v := range room.Victims {
+			given.Add(s.Reserved(v.Instance, room.Cluster), -1)
+		}
+		vacated.pages[slices.Index(vacated.pages, at.page)] = at.page.withReserved(at.row, given, s.columns, book{})
+	}
+	r.LargestPods = nil // as in the search
+	decision, err := Place(r, &vacated)
+	return err == nil && !slices.ContainsFunc(p.Clusters(), func(cluster string) bool { return !decision.Uses(cluster) })
+}
+
+// Stands reports whether a preemption is still valid: its victims are of a lower class, and the
+// request is placed when they have left.
+func (s *Snapshot) Stands(r Request, p *v1alpha1.Preemption) bool {
+	class := s.policies.class(r.Class)
+	if class == nil || class.Name != p.PriorityClass || class.Value != p.Priority || class.Preempts == v1alpha1.PreemptsNever {
+		return false
+	}
+	for _, v := range p.AllVictims() {
+		if class := s.policies.class(v.PriorityClass); class == nil || class.Value >= p.Priority {
+			return false
+		}
+	}
+	return s.wouldPlace(r, p)
+}
+
+// Preempting returns the instance for which another one has to leave a cluster, and the room
+// that is being made for it; nil if there is none. Of several it is the first by name.
+func (s *Snapshot) Preempting(victim, cluster string) (instance string, found *v1alpha1.Preemption) {
+	for id, p := range s.preemptions {
+		if found != nil && instance < id {
+			continue
+		}
+		if room := p.On(cluster); room != nil && room.Victim(victim) != nil {
+			instance, found = id, p
+		}
+	}
+	return instance, found
+}
+
+// spokenFor rejects clusters on which room is being made for instances of the same or a higher
+// priority.
+func spokenFor(r Request, s *Snapshot) filter {
+	class := s.policies.class(r.Class)
+	by := map[string]string{}
+	for id, p := range s.preemptions {
+		if id == r.ID || class != nil && p.Priority < class.Value {
+			continue
+		}
+		for _, cluster := range p.Clusters() {
+			if by[cluster] == "" || id < by[cluster] {
+				by[cluster] = id
+			}
+		}
+	}
+	return filter{reason: ReasonSpokenFor, entry: true, passing: true,
+		rejects: func(p *page, among set) set {
+			var there set
+			for cluster := range by {
+				if row, found := p.find(cluster); found {
+					there.add(row)
+				}
+			}
+			return among.and(there)
+		},
+		message: func(p *page, row int) string {
+			id := by[p.clusters[row].Name]
+			return "room is being made there for " + of(id, s.preemptions[id])
+		},
+	}
+}
+
+// of names an instance for which room is made, with its priority class if it has one.
+func of(instance string, p *v1alpha1.Preemption) string {
+	if p.PriorityClass == "" {
+		return instance
+	}
+	return instance + " of priority class " + p.PriorityClass
+}
+
+// describeRoom describes the victims on one of the preemption's clusters in words.
+func describeRoom(p *v1alpha1.Preemption, room *v1alpha1.Room) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "room for class %s (%d) without", p.PriorityClass, p.Priority)
+	for i, v := range room.Victims {
+		held := ResourcesOf(v.Reserved)
+		var parts []string
+		for _, name := range held.names() {
+			parts = append(parts, show(name, held[name])+" "+string(name))
+		}
+		separator := ","
+		if i == 0 {
+			separator = ""
+		}
+		fmt.Fprintf(&b, "%s %s of class %s (%d, %s)", separator, v.Instance, v.PriorityClass, v.Priority, strings.Join(parts, ", "))
+	}
+	return b.String()
+}
