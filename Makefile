@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e before-release images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers browser race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e before-release images e2e-images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers browser race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
@@ -40,7 +40,7 @@ test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; n
 	@test/times.sh lint unit+images crash+conformance
 
 e2e: ## What else is real: the docs, trust, the marketplace in a browser, workloads, the chart, Liqo, drivers, brokers, other tools
-	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-drivers+e2e-brokers+interop
+	@test/times.sh e2e-images+e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-drivers+e2e-brokers+interop
 
 # Continuous integration has 90 minutes on two processors. make test has kills after every write of an order, a move and a
 # binding, lost and made clusters on control planes, and the controllers on an embedded hub.
@@ -74,12 +74,17 @@ databases:
 	@echo "test: MariaDB and PostgreSQL for the brokers of the tests"
 	@test/databases/install.sh
 
-images: kubernetes ## What the tests on kind run, at the lowest priority; built once, then kept
-	@echo "test: images of kind nodes and of Liqo, Korifi, and Service Catalog"
+images: kubernetes ## What conformance runs on kind, at the lowest priority; built once, then kept
+	@echo "test: images of kind nodes"
 	@nice -n 19 test/kind/node-image.sh >/dev/null
-	@nice -n 19 test/kind/tools.sh kube-router traefik >/dev/null
-	@nice -n 19 test/kind/liqo-images.sh >/dev/null
+	@nice -n 19 test/kind/tools.sh kube-router >/dev/null
+
+# In the order in which they are needed.
+e2e-images: images ## What the rest of e2e runs beside, at the lowest priority; built once, then kept
+	@echo "test: images of Korifi, Traefik, Liqo, and Service Catalog"
 	@nice -n 19 test/korifi/programs/build.sh >/dev/null
+	@nice -n 19 test/kind/tools.sh traefik >/dev/null
+	@nice -n 19 test/kind/liqo-images.sh >/dev/null
 	@nice -n 19 test/servicecatalog/programs/build.sh >/dev/null
 
 # UNCLEAR matches comments that docs/style.md does not allow: "x is what …", "x are those that …".
