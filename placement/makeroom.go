@@ -19,8 +19,8 @@ import (
 type Movable func(instance string) (Request, bool)
 
 // MakeRoom finds the fewest moves of other instances away from one cluster after which a request that cannot be placed is
-// placed there. It returns nil if no policy allows moves, or if none would help, as when the request lacks several clusters. In has the reservations; it is not
-// changed.
+// placed there. It returns nil if no policy allows moves, or if none would help, as when the request lacks several clusters.
+// In has the reservations; it is not changed.
 //
 // Every move is one that Place decides, with those before it made. As many instances move as the policies of each of
 // them allow. Of equally few, it is the first set found on the cluster that needs the least, equal clusters by hash. A pod

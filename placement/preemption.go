@@ -34,12 +34,12 @@ func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 	search.lookAround()
 	rooms := search.roomsBy(search.room)
 	var highest int32
-	for of, lacks := range search.lacks {
-		if len(rooms[of]) < lacks {
+	for kind, lacks := range search.lacks {
+		if len(rooms[kind]) < lacks {
 			return nil
 		}
 		if lacks > 0 {
-			highest = max(highest, rooms[of][lacks-1].highest)
+			highest = max(highest, rooms[kind][lacks-1].highest)
 		}
 	}
 	if search.severalLack() {
@@ -52,18 +52,18 @@ func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 
 // Clusters on which room can be made: those that the instance stays on, and others.
 const (
-	itsOwn = iota
-	others
-	ofAll
+	currentClusters = iota
+	otherClusters
+	clusterKinds
 )
 
 // roomsBy returns the clusters on which a function makes room, the cheapest first.
-func (x *search) roomsBy(on func(position) (room, bool)) (rooms [ofAll][]room) {
+func (x *search) roomsBy(on func(position) (room, bool)) (rooms [clusterKinds][]room) {
 	for _, p := range x.snapshot.pages {
-		for of, suits := range x.suits(p) {
+		for kind, suits := range x.suits(p) {
 			for row := range suits.rows() {
 				if found, ok := on(position{page: p, row: row}); ok {
-					rooms[of] = append(rooms[of], found)
+					rooms[kind] = append(rooms[kind], found)
 				}
 			}
 		}
@@ -80,22 +80,22 @@ func (x *search) roomsBy(on func(position) (room, bool)) (rooms [ofAll][]room) {
 
 // among returns the first preemption with which the request is placed, of the chosen rooms and as many of the others as are
 // lacking; nil if there is none, or after too many tries.
-func (x *search) among(rooms [ofAll][]room, lacks [ofAll]int, chosen []room, tries *int) *v1alpha1.Preemption {
-	of := itsOwn
-	if lacks[of] == 0 {
-		of = others
+func (x *search) among(rooms [clusterKinds][]room, lacks [clusterKinds]int, chosen []room, tries *int) *v1alpha1.Preemption {
+	kind := currentClusters
+	if lacks[kind] == 0 {
+		kind = otherClusters
 	}
-	if lacks[of] == 0 {
+	if lacks[kind] == 0 {
 		*tries--
 		if p := x.preemption(chosen); x.snapshot.wouldPlace(x.request, p) {
 			return p
 		}
 		return nil
 	}
-	candidates := rooms[of]
-	for i := 0; i <= len(candidates)-lacks[of] && *tries > 0; i++ {
+	candidates := rooms[kind]
+	for i := 0; i <= len(candidates)-lacks[kind] && *tries > 0; i++ {
 		rest, left := rooms, lacks
-		rest[of], left[of] = candidates[i+1:], lacks[of]-1
+		rest[kind], left[kind] = candidates[i+1:], lacks[kind]-1
 		if p := x.among(rest, left, append(chosen, candidates[i]), tries); p != nil {
 			return p
 		}
@@ -124,7 +124,7 @@ type search struct {
 	class    *v1alpha1.PriorityClass
 	holders  []string // of instances that belong to the same consumer
 	// lacks is on how many clusters room has to be made, as far as that is known before.
-	lacks [ofAll]int
+	lacks [clusterKinds]int
 	// filters, without those for capacity.
 	filters []filter
 	subsets int
@@ -169,15 +169,15 @@ func (x *search) lookAround() {
 	asked, stays := x.request.ClusterCount(), x.request.stays()
 	switch {
 	case x.request.Replicas == 0:
-		x.lacks[itsOwn], x.lacks[others] = max(stays-len(e.current), 0), max(asked-stays-len(e.best(asked, nil)), 0)
-		if x.lacks == [ofAll]int{} { // because of where they are
-			x.lacks[others] = 1
+		x.lacks[currentClusters], x.lacks[otherClusters] = max(stays-len(e.current), 0), max(asked-stays-len(e.best(asked, nil)), 0)
+		if x.lacks == [clusterKinds]int{} { // because of where they are
+			x.lacks[otherClusters] = 1
 		}
 		return
 	case stays == asked:
-		x.lacks[itsOwn] = 1
+		x.lacks[currentClusters] = 1
 	default:
-		x.lacks[others] = 1
+		x.lacks[otherClusters] = 1
 	}
 	x.roomiest = []vacancy{}
 	for _, c := range e.current {
@@ -193,7 +193,7 @@ func (x *search) lookAround() {
 }
 
 // severalLack reports whether room has to be made on several clusters.
-func (x *search) severalLack() bool { return x.lacks[itsOwn]+x.lacks[others] > 1 }
+func (x *search) severalLack() bool { return x.lacks[currentClusters]+x.lacks[otherClusters] > 1 }
 
 // stays reports whether a cluster is one of those on which the instance stays.
 func (x *search) stays(at position) bool {
@@ -233,20 +233,20 @@ func owners(holders []string) []string {
 
 // suits returns the rows of a page that lack only capacity. Clusters that the instance is on, and need not stay on, do not
 // suit.
-func (x *search) suits(p *page) (suits [ofAll]set) {
+func (x *search) suits(p *page) (suits [clusterKinds]set) {
 	for _, name := range x.request.Current {
 		if row, found := p.find(name); found {
-			suits[itsOwn].add(row)
+			suits[currentClusters].add(row)
 		}
 	}
-	suits[others] = p.all.without(suits[itsOwn])
+	suits[otherClusters] = p.all.without(suits[currentClusters])
 	if x.request.stays() == 0 {
-		suits[itsOwn] = set{}
+		suits[currentClusters] = set{}
 	}
 	for _, f := range x.filters {
-		for of, rows := range suits {
-			if rows != (set{}) && !(f.entry && of == itsOwn) {
-				suits[of] = rows.without(f.rejects(p, rows))
+		for kind, rows := range suits {
+			if rows != (set{}) && !(f.entry && kind == currentClusters) {
+				suits[kind] = rows.without(f.rejects(p, rows))
 			}
 		}
 	}
@@ -369,7 +369,7 @@ func canVacate(r Request, s *Snapshot, at position) bool {
 	if x == nil {
 		return false
 	}
-	if suits := x.suits(at.page); !suits[itsOwn].has(at.row) && !suits[others].has(at.row) {
+	if suits := x.suits(at.page); !suits[currentClusters].has(at.row) && !suits[otherClusters].has(at.row) {
 		return false
 	}
 	c, lacks := x.cover(at)
