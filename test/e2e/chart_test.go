@@ -5,11 +5,13 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +61,7 @@ func TestChart(t *testing.T) {
 		conformance(t, b, lifeCycle)
 		group.Wait()
 	})
+	t.Run("garbage is collected before the pod's limit of memory", wantMemoryLimit)
 	t.Run("the leader killed in the middle of a burst", func(t *testing.T) { burstWithKill(t, b) })
 	t.Run("nothing is left", func(t *testing.T) {
 		for _, name := range members {
@@ -281,6 +284,26 @@ func replaceLeader(t *testing.T) {
 		t.Errorf("delete pod %s: %v", pod, err)
 	}
 	whole(t, admin)
+}
+
+// wantMemoryLimit checks that Go's runtime knows nine tenths of the chart's limit.
+func wantMemoryLimit(t *testing.T) {
+	admin, _ := administrator(t, hubCluster)
+	metrics, err := admin.CoreV1().RESTClient().Get().Namespace(release).Resource("pods").Name(leader(t, admin) + ":8081").
+		SubResource("proxy").Suffix("metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := admin.AppsV1().Deployments(release).Get(t.Context(), release, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := float64(d.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()) * 0.9
+	_, after, found := strings.Cut(string(metrics), "\ngo_gc_gomemlimit_bytes ")
+	value, _, _ := strings.Cut(after, "\n")
+	if got, err := strconv.ParseFloat(value, 64); !found || err != nil || math.Abs(got-want) > 1 {
+		t.Errorf("the runtime's limit is %q, want %.0f", value, want)
+	}
 }
 
 func whole(t *testing.T, admin kubernetes.Interface) {
