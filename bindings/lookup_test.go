@@ -3,6 +3,7 @@ package bindings
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -250,6 +251,46 @@ func TestLookups(t *testing.T) {
 				t.Errorf("absent is %q, want %q", got, row.absent)
 			}
 		})
+	}
+}
+
+// As many Services get an address as a binding lists hosts, and of the others it is said how many there are.
+func TestServicesThatAreTooMany(t *testing.T) {
+	for _, row := range []struct {
+		services int
+		absent   []string
+	}{{maxHosts, nil}, {maxHosts + 2, []string{fmt.Sprintf("own→far: 2 more Services than the %d that get an address on far", maxHosts)}}} {
+		o := newOverlaid()
+		for i := range row.services {
+			name, ip := fmt.Sprint("web-", i), fmt.Sprintf("10.80.%d.%d", i/250, i%250+1)
+			o.add("far", serviceOf(name, ip, web), endpointsFor(name, name, ptr.To(true), "n1", "http"), given(addressName("sb-1", name, ip), ip, fmt.Sprintf("10.70.%d.%d", i/250, i%250+1)))
+		}
+		l := o.lookup(t)
+		if err := l.direct(t.Context(), ptr.To(peeredWith("far", "", ""))); err != nil || len(l.sockets) != maxHosts || !slices.Equal(l.absent, row.absent) {
+			t.Errorf("of %d Services %d are listed, absent are %q, error %v", row.services, len(l.sockets), l.absent, err)
+		}
+	}
+}
+
+// Namespaces on one hub are shared by the placements of one consumer.
+func TestPlacementsOnTheSameHub(t *testing.T) {
+	on := func(hub, consumer string) *v1alpha1.Placement {
+		return &v1alpha1.Placement{Peering: &v1alpha1.PlacementPeering{Hub: hub, Consumer: consumer}}
+	}
+	for name, row := range map[string]struct {
+		a, b *v1alpha1.Placement
+		same bool
+	}{
+		"the same":         {on("hub", "own"), on("hub", "own"), true},
+		"another hub":      {on("hub", "own"), on("hub-2", "own"), false},
+		"another consumer": {on("hub", "own"), on("hub", "other"), false},
+		"one is no peer":   {on("hub", "own"), &v1alpha1.Placement{}, false},
+		"nor the first":    {&v1alpha1.Placement{}, on("hub", "own"), false},
+		"none is a peer":   {&v1alpha1.Placement{}, &v1alpha1.Placement{}, false},
+	} {
+		if sameHub(row.a, row.b) != row.same {
+			t.Errorf("%s: %t", name, !row.same)
+		}
 	}
 }
 

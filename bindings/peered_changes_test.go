@@ -41,11 +41,12 @@ func unbindTakesBack(t *testing.T, f *fixture) {
 	instance := f.deliverTo(t, f.instance(t), peering(provider, "", ""))
 	namespace := v1alpha1.MemberNamespace(instance.Name)
 	f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
+	f.service(t, provider, namespace, "web-2", corev1.ServiceTypeClusterIP)
 	f.pod(t, provider, namespace, "web", "worker")
 	first, second := f.bound(t, f.bind(t, instance, "binding-1", "edit")), f.bound(t, f.bind(t, instance, "binding-2", "edit"))
 	for _, b := range []*v1alpha1.ServiceBinding{first, second} {
-		if n := len(f.ownAddresses(t, provider, b)); n != 1 {
-			t.Fatalf("%s has %d addresses, want one", b.Spec.BindingID, n)
+		if n := len(f.ownAddresses(t, provider, b)); n != 2 {
+			t.Fatalf("%s has %d addresses, want one for each Service", b.Spec.BindingID, n)
 		}
 	}
 	if err := f.admin[provider].Create(t.Context(), &ipamv1alpha1.IP{
@@ -57,8 +58,8 @@ func unbindTakesBack(t *testing.T, f *fixture) {
 	if left := f.ownAddresses(t, provider, first); len(left) > 0 {
 		t.Errorf("unbound, %d addresses are left", len(left))
 	}
-	if left := f.ownAddresses(t, provider, second); len(left) != 1 {
-		t.Errorf("the other binding has %d addresses, want one", len(left))
+	if left := f.ownAddresses(t, provider, second); len(left) != 2 {
+		t.Errorf("the other binding has %d addresses, want both", len(left))
 	}
 	f.addressFor(t, provider, namespace, "10.128.7.7")
 	f.unbound(t, second)

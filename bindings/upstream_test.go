@@ -275,7 +275,13 @@ func TestDefectsOfBinds(t *testing.T) {
 				return true
 			}
 			b := u.order("b", "")
-			u.pass(b, ended)
+			u.pass(b, func(b *v1alpha1.ServiceBinding) bool {
+				// The broker deletes what it has made later.
+				if b.Status.Upstream != nil && b.Status.Upstream.Failure != "" && !ended(b) && u.result.RequeueAfter != time.Second {
+					t.Errorf("while it is deleted, the next pass is in %v", u.result.RequeueAfter)
+				}
+				return ended(b)
+			})
 			if b.Status.Operation.State != v1alpha1.StateFailed || b.Status.Operation.Description != row.says || u.left() > 0 {
 				t.Errorf("it is %+v with %d left, want %q", b.Status.Operation, u.left(), row.says)
 			}
