@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ type world struct {
 	inventory *placement.Inventory
 	driver    *rememberingDriver
 	kube      delivery.Driver // the driver, or what stands before it
+	searches  atomic.Int32    // of bindings on the hub, by the running controllers
 	clock     *testclock.FakePassiveClock
 	// woken are the instances that the inventory woke, in order.
 	woken []string
@@ -92,7 +94,7 @@ func (w *world) start() {
 
 func (w *world) newReconciler() *instanceReconciler {
 	return &instanceReconciler{
-		hub: w.hub, live: w.hub, plan: testCatalog(w.T).Plan, inventory: w.inventory, leadership: soleWriter{},
+		hub: w.hub, live: w.hub, bindings: []client.Reader{w.hub}, plan: testCatalog(w.T).Plan, inventory: w.inventory, leadership: soleWriter{},
 		recovery: &recovery{reader: w.hub, namespace: w.namespace, inventory: w.inventory, clock: w.clock},
 		drivers:  map[string]delivery.Driver{v1alpha1.DriverKube: w.driver},
 		clock:    w.clock, metrics: newMetrics(), moves: &moves{most: 2, wake: func(instance string) { w.woken = append(w.woken, instance) }}, observeEvery: 5 * time.Minute,

@@ -198,7 +198,7 @@ func (h *history) start() {
 		},
 	})
 	h.reconciler = &instanceReconciler{
-		hub: faulty, live: h.hub, plan: h.plans.Plan, inventory: h.inventory, leadership: soleWriter{},
+		hub: faulty, live: h.hub, bindings: []client.Reader{faulty, h.hub}, plan: h.plans.Plan, inventory: h.inventory, leadership: soleWriter{},
 		recovery: &recovery{reader: h.hub, namespace: historyNamespace, inventory: h.inventory, clock: h.clock},
 		drivers:  map[string]delivery.Driver{v1alpha1.DriverKube: h.driver},
 		recorder: journal.NewRecorder(h.names),

@@ -29,8 +29,10 @@ import (
 // permanent failure, instance_status.go and its neighbours all writes of the status, leadership.go the treatment of
 // another leader's decisions.
 type instanceReconciler struct {
-	hub        client.Client // reads from the cache, writes to the hub
-	live       client.Reader
+	hub  client.Client // reads from the cache, writes to the hub
+	live client.Reader
+	// bindings are read in turn, until one reader shows some of an instance, see unbind.
+	bindings   []client.Reader
 	plan       func(serviceID, planID string) (*catalog.Plan, error)
 	recorder   *journal.Recorder
 	inventory  *placement.Inventory

@@ -49,11 +49,13 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	return ctrl.Result{}, nil
 }
 
-// unbind deletes the instance's bindings and returns how many are left. The cache shows whether
-// there are some. Only the hub can show that there are none: the cache may lack a binding that
-// the broker accepted an instant before the instance was deleted.
+// unbind deletes the instance's bindings and returns how many are left. The cache shows whether there are some. It may lack
+// one that the broker accepted an instant before the instance was deleted. With an embedded hub that does not matter: the
+// controller of bindings, which reads the same cache, has not issued credentials for it, and finds the instance deleted.
+// With other replicas an earlier leader may have issued them, so the hub has to show that there are none; a kube-apiserver
+// has them in memory, while the embedded one would read all bindings.
 func (r *instanceReconciler) unbind(ctx context.Context, s *scope) (left int, err error) {
-	for _, from := range []client.Reader{r.hub, r.live} {
+	for _, from := range r.bindings {
 		bindings := &v1alpha1.ServiceBindingList{}
 		if err := from.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
 			return 0, fmt.Errorf("list bindings: %w", err)

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// A binding that the cache does not show yet is still deleted with its instance.
+// A binding that the cache does not show yet is still deleted with its instance, where an earlier leader may have issued its
+// credentials.
 func TestABindingThatTheCacheDoesNotShowYetGoesWithItsInstance(t *testing.T) {
 	w := onEU(t)
 	binding := &v1alpha1.ServiceBinding{
@@ -20,7 +21,7 @@ func TestABindingThatTheCacheDoesNotShowYetGoesWithItsInstance(t *testing.T) {
 	}
 	w.must(w.hub.Create(t.Context(), binding))
 	w.deprovision("si-a")
-	w.reconciler.hub = interceptor.NewClient(w.hub.(client.WithWatch), interceptor.Funcs{
+	cache := interceptor.NewClient(w.hub.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, behind := list.(*v1alpha1.ServiceBindingList); behind {
 				return nil
@@ -28,6 +29,7 @@ func TestABindingThatTheCacheDoesNotShowYetGoesWithItsInstance(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	})
+	w.reconciler.hub, w.reconciler.bindings = cache, []client.Reader{cache, w.hub}
 	if _, err := w.pass("si-a"); err != nil || w.gone("si-a") {
 		t.Fatalf("the instance is gone: %t, %v", w.gone("si-a"), err)
 	}

@@ -293,7 +293,7 @@ func (r *replica) start() {
 	})
 	inventory := placement.NewInventory()
 	r.reconciler = &instanceReconciler{
-		hub: hub, live: hub, plan: r.plans.Plan, inventory: inventory, leadership: r,
+		hub: hub, live: hub, bindings: []client.Reader{hub}, plan: r.plans.Plan, inventory: inventory, leadership: r,
 		recovery: &recovery{reader: hub, namespace: historyNamespace, inventory: inventory, clock: r.clock},
 		drivers:  map[string]delivery.Driver{v1alpha1.DriverKube: sleepyDriver{r.driver, r}},
 		clock:    r.clock, metrics: newMetrics(), moves: &moves{most: 2}, observeEvery: 5 * time.Minute,

@@ -160,6 +160,10 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	}
 	instances.failed = clusters.orderFailed
 	clusters.news = news{lost: instances.lost, moved: instances.moved}
+	instances.bindings = []client.Reader{mgr.GetClient()}
+	if !alone {
+		instances.bindings = append(instances.bindings, mgr.GetAPIReader())
+	}
 	if err := instances.setup(mgr, o); err != nil {
 		return fmt.Errorf("set up the controller of instances: %w", err)
 	}

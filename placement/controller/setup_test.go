@@ -3,16 +3,19 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -38,10 +41,19 @@ func (w *world) manage(alone bool) {
 	if w.kube == nil {
 		w.kube = w.driver
 	}
-	mgr, err := ctrl.NewManager(rest.CopyConfig(hubConfig(w)), ctrl.Options{
+	config := rest.CopyConfig(hubConfig(w))
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Query().Get("fieldSelector") != "" && strings.HasSuffix(r.URL.Path, "/servicebindings") {
+				w.searches.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: w.hub.Scheme(), Metrics: server.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	w.must(err)
 	sold := &catalog.Catalog{}
@@ -63,6 +75,31 @@ func (w *world) manage(alone bool) {
 			t.Errorf("the manager ended: %v", err)
 		}
 	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An embedded hub is not searched for an instance's bindings: it would read all bindings that there are.
+func TestBindingsAreLookedForInTheCache(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		w := newWorld(t)
+		w.manage(alone)
+		w.cluster("eu", 4)
+		w.provision("si-bound", "plan-4", "")
+		w.succeeds("si-bound")
+		binding := &v1alpha1.ServiceBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "sb-a"},
+			Spec:       v1alpha1.ServiceBindingSpec{Platform: "platform", InstanceName: "si-bound", InstanceID: "si-bound", BindingID: "b", ServiceID: "service-compute", PlanID: "plan-4"},
+		}
+		w.must(w.hub.Create(t.Context(), binding))
+		w.deprovision("si-bound")
+		eventually(t, "the instance goes", func() bool { return w.gone("si-bound") })
+		if n := w.searches.Load(); alone != (n == 0) {
+			t.Errorf("alone %t: the hub was searched %d times", alone, n)
+		}
+	}
 }
 
 // What was reserved before a restart is reserved after it, whether the hub is read live or, if
