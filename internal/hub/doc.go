@@ -6,7 +6,8 @@
 // (k8s.io/apiextensions-apiserver) in this process. It serves custom resource
 // definitions and custom resources, with validation, CEL rules, status
 // subresources, server-side apply, finalizers, optimistic locking and watches,
-// exactly as Kubernetes does, because it is the same code. It has no Secrets,
+// exactly as Kubernetes does, because it is the same code; but it records who
+// wrote which field only once somebody has applied the object. It has no Secrets,
 // Leases, Events, Namespaces or garbage collector: code that runs on it must
 // not need them, and owner references delete nothing.
 //
