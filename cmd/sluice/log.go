@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -41,7 +42,12 @@ func (f *logFlags) logger() *slog.Logger {
 	}
 	logger := slog.New(handler)
 	slog.SetDefault(logger)
-	klog.SetLogger(logr.FromSlogHandler(handler))
-	ctrl.SetLogger(logr.FromSlogHandler(handler))
+	librariesLog.Do(func() {
+		klog.SetLogger(logr.FromSlogHandler(handler))
+		ctrl.SetLogger(logr.FromSlogHandler(handler))
+	})
 	return logger
 }
+
+// librariesLog sets the libraries' logger once: it is the process's, and may not change while they run.
+var librariesLog sync.Once
