@@ -125,7 +125,8 @@ var issuedAnew = predicate.Funcs{
 		before, after := e.ObjectOld.(*v1alpha1.ServiceBinding), e.ObjectNew.(*v1alpha1.ServiceBinding)
 		return finished(before) && (!slices.Equal(before.Status.Issued, after.Status.Issued) || !slices.Equal(before.Status.Nodes, after.Status.Nodes))
 	},
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // instanceTurned passes the changes of an instance that matter to its bindings: it becomes
@@ -138,6 +139,7 @@ var instanceTurned = predicate.Funcs{
 		return !equality.Semantic.DeepEqual(waysOf(before), waysOf(after)) || !equality.Semantic.DeepEqual(before.Status.Restored, after.Status.Restored) || !slices.Equal(leftOf(before), leftOf(after)) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // concernedBy lists the bindings of an instance for which there is work to do.

@@ -227,7 +227,7 @@ func TestInstancesThatTurn(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if instanceTurned.Create(event.CreateEvent{}) {
+	if instanceTurned.Create(event.CreateEvent{}) || instanceTurned.Generic(event.GenericEvent{}) {
 		t.Error("an instance that is new turns")
 	}
 }

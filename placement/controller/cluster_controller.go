@@ -82,8 +82,9 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
 
 // proven passes member clusters whose proven claims changed.
 var proven = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, now := e.ObjectOld.(*v1alpha1.MemberCluster), e.ObjectNew.(*v1alpha1.MemberCluster)
 		_, was := before.Holds(v1alpha1.ConditionAdmitted)
