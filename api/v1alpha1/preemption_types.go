@@ -61,9 +61,11 @@ func (p *Preemption) Rooms() []Room { return append([]Room{p.Room}, p.Elsewhere.
 
 // On returns the room on a cluster; nil if none is made there.
 func (p *Preemption) On(cluster string) *Room {
-	rooms := p.Rooms()
-	if i := slices.IndexFunc(rooms, func(r Room) bool { return r.Cluster == cluster }); i >= 0 {
-		return &rooms[i]
+	if p.Cluster == cluster {
+		return &p.Room
+	}
+	if i := slices.IndexFunc(p.Elsewhere, func(r Room) bool { return r.Cluster == cluster }); i >= 0 {
+		return &p.Elsewhere[i]
 	}
 	return nil
 }

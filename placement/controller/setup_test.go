@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -41,19 +41,12 @@ func (w *world) manage(alone bool) {
 	if w.kube == nil {
 		w.kube = w.driver
 	}
-	config := rest.CopyConfig(hubConfig(w))
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Query().Get("fieldSelector") != "" && strings.HasSuffix(r.URL.Path, "/servicebindings") {
-				w.searches.Add(1)
-			}
-			return next.RoundTrip(r)
-		})
-	})
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	counted := rest.CopyConfig(hubConfig(w))
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingSearches{next, &w.searches} })
+	mgr, err := ctrl.NewManager(counted, ctrl.Options{
 		Scheme: w.hub.Scheme(), Metrics: server.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
-		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	w.must(err)
 	sold := &catalog.Catalog{}
@@ -77,9 +70,18 @@ func (w *world) manage(alone bool) {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// countingSearches counts the lists of bindings by a field.
+type countingSearches struct {
+	next  http.RoundTripper
+	count *atomic.Int32
+}
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (c countingSearches) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("fieldSelector") != "" && strings.HasSuffix(r.URL.Path, "/servicebindings") {
+		c.count.Add(1)
+	}
+	return c.next.RoundTrip(r)
+}
 
 // An embedded hub is not searched for an instance's bindings: it would read all bindings that there are.
 func TestBindingsAreLookedForInTheCache(t *testing.T) {
