@@ -85,7 +85,7 @@ if [ ! -d "$folder" ]; then
     mkdir -p "$work"/{released,modified} "$folder.part"
     step "building Liqo (once)" compile "$work/released" "${released[@]}"
     step "modifying a copy of Liqo" modify "$work/liqo"
-    GOFLAGS="-modfile=$work/liqo.mod" step "building the modified Liqo (once)" compile "$work/modified" "${modified[@]}"
+    GOFLAGS="${GOFLAGS-} -modfile=$work/liqo.mod" step "building the modified Liqo (once)" compile "$work/modified" "${modified[@]}"
     step "packing the images of Liqo" pack_all
     mv "$folder.part" "$folder"
   fi
