@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/callers"
 	"github.com/sluice-dev/sluice/internal/openid"
 	"github.com/sluice-dev/sluice/internal/secretfile"
 )
@@ -153,11 +153,11 @@ func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.
 	if ok {
 		return platform, sent, nil
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	token, bears := callers.Bearer(r)
+	if !bears {
 		return nil, sent, errUnauthorized
 	}
-	name, err := p.named(r.Context(), strings.TrimSpace(token))
+	name, err := p.named(r.Context(), token)
 	if err != nil {
 		return nil, sent, err
 	}
@@ -192,11 +192,10 @@ func (p *Platforms) named(ctx context.Context, token string) (string, error) {
 
 // prove judges the credentials that a request has, without tokens.
 func (p *Platforms) prove(r *http.Request) (platform *Platform, sent [sha256.Size]byte, ok bool) {
-	authorization := r.Header.Get("Authorization")
-	switch scheme, token, _ := strings.Cut(authorization, " "); {
-	case strings.EqualFold(scheme, "Bearer"):
-		sent = credentialDigest("bearer", strings.TrimSpace(token))
-	case authorization != "":
+	switch token, bears := callers.Bearer(r); {
+	case bears:
+		sent = credentialDigest("bearer", token)
+	case r.Header.Get("Authorization") != "":
 		username, password, _ := r.BasicAuth()
 		sent = credentialDigest("basic", username, password)
 	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:

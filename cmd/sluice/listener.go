@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/sluice-dev/sluice/internal/callers"
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // listener serves the OSB API over HTTP, or HTTPS with files that are read again when they
@@ -126,9 +127,9 @@ func readCertificates(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-client-ca: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("--tls-client-ca %s: no PEM certificate in it", file)
+	authorities, err := guarded.ParseCertificates(data)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-client-ca: %s %w", file, err)
 	}
-	return pool, nil
+	return authorities, nil
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,9 +69,9 @@ func directClient(flag, to string, roots []byte) (*http.Client, error) {
 	direct := *brokerHTTP
 	direct.CheckRedirect = guarded.RefuseRedirect
 	if roots != nil {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(roots) {
-			return nil, errors.New("--ca-file: no PEM certificate in it")
+		pool, err := guarded.ParseCertificates(roots)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
 		}
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}

@@ -64,11 +64,20 @@ func ParseRoots(bundle []byte) (*x509.CertPool, error) {
 	if len(bundle) == 0 {
 		return nil, nil
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(bundle) {
-		return nil, errors.New("caBundle: contains no PEM certificate")
+	roots, err := ParseCertificates(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("caBundle: %w", err)
 	}
 	return roots, nil
+}
+
+// ParseCertificates parses PEM certificates, at least one. Other blocks are ignored.
+func ParseCertificates(pem []byte) (*x509.CertPool, error) {
+	certificates := x509.NewCertPool()
+	if !certificates.AppendCertsFromPEM(pem) {
+		return nil, errors.New("contains no PEM certificate")
+	}
+	return certificates, nil
 }
 
 // NewDialer returns a dialer for hosts that are not trusted: it reaches public addresses only, and gives up after

@@ -276,11 +276,11 @@ func (s *server) authenticate(r *http.Request) (access.Caller, error) {
 
 // bearer returns what a request is sent with. The error is an *Error, and says what is wanted.
 func bearer(r *http.Request, want string) (string, error) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	token, sent := callers.Bearer(r)
+	if !sent {
 		return "", &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized, Description: "Authorization: want \"Bearer TOKEN\" with " + want + "."}
 	}
-	return strings.TrimSpace(token), nil
+	return token, nil
 }
 
 //go:embed openapi.json

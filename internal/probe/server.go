@@ -257,8 +257,8 @@ var errWrong = errors.New("no such probe, or not its token")
 
 // authenticate returns the instance of the probe that sent a request.
 func (s *Server) authenticate(r *http.Request, name string) (*v1alpha1.ServiceInstance, error) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	token, sent := callers.Bearer(r)
+	if !sent {
 		return nil, errWrong
 	}
 	instance := &v1alpha1.ServiceInstance{}

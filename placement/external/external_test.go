@@ -169,7 +169,7 @@ func TestAScorerElsewhereIsReachedSafelyOrNotAtAll(t *testing.T) {
 		"http on another address":    {Options{URL: "http://10.0.0.1/", TokenFile: token}, "needs https"},
 		"https without a token":      {Options{URL: "https://scorer.example/"}, "needs a token file"},
 		"a token that is not there":  {Options{URL: "https://scorer.example/", TokenFile: token + "-"}, "no such file"},
-		"an authority without PEM":   {Options{URL: "https://scorer.example/", TokenFile: token, CAFile: token}, "no certificate in PEM"},
+		"an authority without PEM":   {Options{URL: "https://scorer.example/", TokenFile: token, CAFile: token}, "contains no PEM certificate"},
 		"credentials in the URL":     {Options{URL: "https://me:secret@scorer.example/", TokenFile: token}, "credentials"},
 		"no URL":                     {Options{URL: "scorer.example"}, "want https://"},
 		"another scheme":             {Options{URL: "ftp://scorer.example/", TokenFile: token}, "want https://"},

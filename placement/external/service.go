@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // maxAnswer is the largest answer, in bytes.
@@ -51,9 +52,9 @@ func newService(called string, o Options, timeout time.Duration) (*service, erro
 		if err != nil {
 			return nil, fmt.Errorf("the authorities of the %s: %w", called, err)
 		}
-		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("the authorities of the %s: %s has no certificate in PEM", called, o.CAFile)
+		authorities, err := guarded.ParseCertificates(pem)
+		if err != nil {
+			return nil, fmt.Errorf("the authorities of the %s: %s %w", called, o.CAFile, err)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
 	}
