@@ -91,11 +91,14 @@ e2e-images: images ## What the rest of e2e runs beside, at the lowest priority; 
 # UNCLEAR matches comments that docs/style.md does not allow: "x is what …", "x are those that …".
 UNCLEAR = '^[[:space:]]*//[[:space:]]+([[:alnum:]]+ (is|are) (what|where|who|whom|why|those|that of|the one (that|of|in|as))|.*(tells (whether|if)|but for))[[:space:]]'
 
+# TAGGED are the packages with files that need a tag.
+TAGGED := ./bindings ./internal/console ./internal/crashpoint ./test/browser/... ./test/crash ./test/e2e ./test/interop
+
 lint: ## Formatting, vet, staticcheck, which package may import which, and that the engine reads no clock
 	@echo "lint: gofmt, go vet, staticcheck, depguard, comments, forbidigo"
 	@gofmt -l $$(git ls-files '*.go') | { ! grep . >&2; }
 	@go vet ./...
-	@go vet -tags e2e,faults,interop ./test/... ./internal/crashpoint/... ./bindings
+	@go vet -tags browser,e2e,faults,interop $(TAGGED)
 	@cd test/bench/peers/fleet && go vet ./... && cd ../sluice && go vet . # of the peers, those that change with this module
 	@$(TOOL) staticcheck ./...
 	@$(TOOL) depguard ./...
