@@ -87,9 +87,6 @@ func (s *Snapshot) allows(r Request, d Decision, by *Snapshot) bool {
 		return false
 	}
 	var entry []filter
-	if len(s.preemptions) > 0 {
-		entry = append(entry, spokenFor(r, s))
-	}
 	for _, a := range r.Affinity {
 		if a.Weight == 0 {
 			entry = append(entry, affine(a, r, s))
@@ -102,16 +99,19 @@ func (s *Snapshot) allows(r Request, d Decision, by *Snapshot) bool {
 		p := &d.Placements[i]
 		was, _ := by.find(p.Cluster)
 		is, found := s.find(p.Cluster)
-		if !found || is.cluster() != was.cluster() || !is.hasRoom(p.Reserved, s.Reserved(r.ID, p.Cluster), s) {
+		held := s.Reserved(r.ID, p.Cluster)
+		if !found || is.cluster() != was.cluster() || !is.hasRoom(p.Reserved, held, s) {
 			return false
 		}
 		if len(r.TCP) > 0 && !maps.Equal(p.PublicPorts, s.portsFor(r.ID, p.Cluster, r.tcpOn(p))) {
 			return false
 		}
-		if slices.Contains(r.Current, p.Cluster) {
-			continue // it stays
+		stays := slices.Contains(r.Current, p.Cluster)
+		asked := entry
+		if len(s.preemptions) > 0 {
+			asked = append(slices.Clip(entry), spokenFor(r, s, held))
 		}
-		if _, refused := refusal(is, entry, false); refused || !s.holes(p.Cluster).take(p.LargestPods) {
+		if _, refused := refusal(is, asked, stays); refused || !stays && !s.holes(p.Cluster).take(p.LargestPods) {
 			return false
 		}
 	}

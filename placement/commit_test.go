@@ -85,12 +85,15 @@ func TestWhichEarlierDecisionsStand(t *testing.T) {
 			request: Request{Resources: Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 0}},
 			happens: holds("si-1", "a", Resources{corev1.ResourceMemory: 9}), stands: true,
 		},
-		"the cluster changes":       {request: Request{}, happens: func(inv *Inventory) { inv.UpsertCluster(member("a", 5)) }},
-		"another cluster changes":   {request: Request{}, happens: func(inv *Inventory) { inv.UpsertCluster(member("b", 5)) }, stands: true},
-		"the cluster goes":          {request: Request{}, happens: func(inv *Inventory) { inv.DeleteCluster("a") }},
-		"room is made there":        {request: Request{}, happens: func(inv *Inventory) { inv.Preempt("si-1", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "a"}}) }},
-		"room is made elsewhere":    {request: Request{}, happens: func(inv *Inventory) { inv.Preempt("si-1", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "b"}}) }, stands: true},
-		"room is made where it is":  {request: Request{Current: []string{"a"}}, happens: func(inv *Inventory) { inv.Preempt("si-1", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "a"}}) }, stands: true},
+		"the cluster changes":     {request: Request{}, happens: func(inv *Inventory) { inv.UpsertCluster(member("a", 5)) }},
+		"another cluster changes": {request: Request{}, happens: func(inv *Inventory) { inv.UpsertCluster(member("b", 5)) }, stands: true},
+		"the cluster goes":        {request: Request{}, happens: func(inv *Inventory) { inv.DeleteCluster("a") }},
+		"room is made there":      {request: Request{}, happens: func(inv *Inventory) { inv.Preempt("si-1", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "a"}}) }},
+		"room is made elsewhere":  {request: Request{}, happens: func(inv *Inventory) { inv.Preempt("si-1", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "b"}}) }, stands: true},
+		"room is made where it is": {request: Request{Current: []string{"a"}}, happens: func(inv *Inventory) {
+			holds("si", "a", cores(2))(inv)
+			inv.Preempt("si-1", &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "a"}})
+		}, stands: true},
 		"one comes that it avoids":  {request: Request{Affinity: apart(0)}, happens: holds("si-1", "a", cores(1))},
 		"one that it rather avoids": {request: Request{Affinity: apart(10)}, happens: holds("si-1", "a", cores(1)), stands: true},
 		"the second of its clusters, the first of which it keeps, is full": {

@@ -58,7 +58,7 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, left(r.Leaving))
 	}
 	if len(s.preemptions) > 0 {
-		asked = append(asked, spokenFor(r, s))
+		asked = append(asked, spokenFor(r, s, held))
 	}
 	if r.Selector != nil {
 		requirements, _ := r.Selector.Requirements()

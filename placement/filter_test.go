@@ -93,6 +93,7 @@ func TestWhatOnlyNewInstancesMeet(t *testing.T) {
 			t.Errorf("%s: a new instance is rejected by %+v, or in vain: %v", reason, d.Rejections, err)
 		}
 		r.Current = []string{"eu"}
+		inventory.Reserve(Holding{Instance: r.ID, Consumer: consumer, Held: map[string]Resources{"eu": cores(2)}})
 		if _, err := Place(r, inventory.Snapshot()); err != nil {
 			t.Errorf("%s: one that is there has to go: %v", reason, err)
 		}

@@ -244,7 +244,7 @@ func (inv *Inventory) DeleteCluster(name string) {
 	inv.wakeWaiting(event{was: known})
 	inv.regroup(known, nil)
 	for id, p := range inv.preemptions {
-		if p.Cluster == name {
+		if p.On(name) != nil {
 			inv.wake(id) // there will be no room
 		}
 	}

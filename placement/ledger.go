@@ -81,6 +81,19 @@ func (inv *Inventory) Reserve(h Holding) {
 	})
 }
 
+// Begin is called when an operation of an instance begins: others do not displace it meanwhile, it no longer waits, and
+// no room is made for one that is deleted. All that it holds stays reserved, because the result of a write may be unknown.
+func (inv *Inventory) Begin(h Holding) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	has := inv.holding(h.Instance)
+	h.Held, h.Prices, h.Pods, h.Ports, h.Hosts, h.Class = has.Held, has.Prices, has.Pods, has.Ports, has.Hosts, ""
+	inv.waiting.remove(h.Instance)
+	inv.preempt(h.Instance, h.Preemption)
+	change := inv.reserve(h)
+	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners))})
+}
+
 // Release releases everything that an instance holds. It is idempotent.
 func (inv *Inventory) Release(instance string) { inv.Reserve(Holding{Instance: instance}) }
 
@@ -113,8 +126,8 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 		changed.preemptions = inv.preemptions
 		inv.snapshot = &changed
 	}
-	if was != nil { // nothing that the cluster has left changes, so that all whom it takes are concerned
-		inv.wakeWaiting(event{clusters: []string{was.Cluster}})
+	if was != nil { // nothing that the clusters have left changes, so that all whom they take are concerned
+		inv.wakeWaiting(event{clusters: was.Clusters()})
 	}
 }
 
@@ -174,8 +187,9 @@ func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 	}
 	h.Preemption = instance.Status.Preemption
 	decided, delivered := instance.Status.Decision, instance.Status.Delivered
-	if decided != nil && delivered != nil && !instance.Status.IsPinned() && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
-		h.Class = delivered.Decision.PriorityClass // no operation is under way
+	underWay := instance.Status.Operation != nil && !instance.Status.IsFinished()
+	if decided != nil && delivered != nil && !underWay && !instance.Status.IsPinned() && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
+		h.Class = delivered.Decision.PriorityClass
 	}
 	return h
 }

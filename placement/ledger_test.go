@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // An instance may be displaced only in its class's turn: while no operation is under way, and
@@ -75,5 +77,31 @@ func TestHoldingsOfAnUpdate(t *testing.T) {
 		if got := h.counted()[name]; got != want {
 			t.Errorf("quotas count %d %s, want %d", got, name, want)
 		}
+	}
+}
+
+// An operation that begins keeps what is reserved beyond the status, because a write may arrive late; nobody displaces its
+// instance, which no longer waits.
+func TestAnOperationThatBegins(t *testing.T) {
+	inventory := stock([]*Cluster{withCores("eu", 8)})
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
+	status := Holding{Instance: "si", Class: "bronze", Held: map[string]Resources{"eu": cores(2)}}
+	inventory.Reserve(status)
+	gold := Request{ID: "si-gold", Class: "gold", Resources: cores(8)}
+	if p := Preempt(gold, inventory.Snapshot()); p == nil || p.Victims[0].Instance != "si" {
+		t.Fatalf("before the operation, room is made by %+v", p)
+	}
+	if _, err := inventory.Place(Request{ID: "si", Resources: cores(4), Current: []string{"eu"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inventory.Place(Request{ID: "si", Resources: cores(9), Current: []string{"eu"}}); err == nil || len(inventory.Parked()) != 1 {
+		t.Fatalf("%v, and %d wait", err, len(inventory.Parked()))
+	}
+	inventory.Begin(status)
+	if held := inventory.Snapshot().Reserved("si", "eu"); !maps.Equal(held, cores(4)) || len(inventory.Parked()) != 0 {
+		t.Errorf("it holds %v, and %d wait", held, len(inventory.Parked()))
+	}
+	if p := Preempt(gold, inventory.Snapshot()); p != nil {
+		t.Errorf("during the operation, room is made by %+v", p)
 	}
 }

@@ -232,16 +232,19 @@ func owners(holders []string) []string {
 }
 
 // suits returns the rows of a page that lack only capacity. Clusters that the instance is on, and need not stay on, do not
-// suit.
+// suit, nor do those where it asks for more while room is being made for others.
 func (x *search) suits(p *page) (suits [clusterKinds]set) {
+	suits[otherClusters] = p.all
 	for _, name := range x.request.Current {
-		if row, found := p.find(name); found {
+		row, found := p.find(name)
+		if !found {
+			continue
+		}
+		suits[otherClusters].remove(row)
+		at := position{page: p, row: row, held: x.snapshot.Reserved(x.request.ID, name)}
+		if _, refused := refusal(at, []filter{spokenFor(x.request, x.snapshot, at.held)}, true); !refused && x.request.stays() > 0 {
 			suits[currentClusters].add(row)
 		}
-	}
-	suits[otherClusters] = p.all.without(suits[currentClusters])
-	if x.request.stays() == 0 {
-		suits[currentClusters] = set{}
 	}
 	for _, f := range x.filters {
 		for kind, rows := range suits {

@@ -61,8 +61,9 @@ func (s *Snapshot) Preempting(victim, cluster string) (instance string, found *v
 }
 
 // spokenFor rejects clusters on which room is being made for instances of the same or a higher
-// priority.
-func spokenFor(r Request, s *Snapshot) filter {
+// priority. A request stays on such a cluster if it asks for no more there than is held: what others
+// leave is not for it either.
+func spokenFor(r Request, s *Snapshot, held Resources) filter {
 	class := s.policies.class(r.Class)
 	by := map[string]string{}
 	for id, p := range s.preemptions {
@@ -75,7 +76,7 @@ func spokenFor(r Request, s *Snapshot) filter {
 			}
 		}
 	}
-	return filter{reason: ReasonSpokenFor, entry: true, passing: true,
+	return filter{reason: ReasonSpokenFor, entry: held.covers(r.on(1)), passing: true,
 		rejects: func(p *page, among set) set {
 			var there set
 			for cluster := range by {

@@ -153,3 +153,33 @@ func TestPreemptionsThatNoLongerStand(t *testing.T) {
 		})
 	}
 }
+
+// An instance stays where room is made for a higher priority, and does not grow into it: by a new decision or by one that
+// was made before. With a higher priority it does.
+func TestWhoGrowsTakesNoRoomThatIsMadeForAnother(t *testing.T) {
+	for name, row := range map[string]struct {
+		asks  int64
+		class string
+		grows bool
+	}{
+		"as much as before": {4, "", true}, "more": {6, "", false}, "more, with the same class": {6, "silver", false}, "more, with a higher class": {6, "gold", true},
+	} {
+		inventory := stock([]*Cluster{withCores("eu", 12)})
+		inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsNever)}))
+		inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"eu": cores(4)}})
+		r := Request{ID: "si", Resources: cores(row.asks), Class: row.class, Current: []string{"eu"}}
+		before := inventory.Snapshot()
+		decided, err := Place(r, before)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		inventory.Preempt("si-other", &v1alpha1.Preemption{PriorityClass: "silver", Priority: 100, Room: v1alpha1.Room{Cluster: "eu"}})
+		now := inventory.Snapshot()
+		if now.allows(r, decided, before) != row.grows {
+			t.Errorf("%s: an earlier decision is made is %t", name, !row.grows)
+		}
+		if _, err := Place(r, now); (err == nil) != row.grows {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -54,6 +54,16 @@ func (r Resources) List() corev1.ResourceList {
 	return list
 }
 
+// covers reports whether no amount is larger than the one here.
+func (r Resources) covers(amounts Resources) bool {
+	for name, amount := range amounts {
+		if amount > r[name] {
+			return false
+		}
+	}
+	return true
+}
+
 // names returns the resource names in the order in which they are judged and
 // shown: cpu and memory first, the rest by name.
 func (r Resources) names() []corev1.ResourceName {

@@ -81,6 +81,29 @@ func TestWhoWaitsForRoomThatIsNoLongerMadeIsWoken(t *testing.T) {
 	}
 }
 
+// Room that is made on several clusters concerns who waits for any of them, and whom it is made for if any of them goes.
+func TestWhoWaitsForTheOtherRoomIsWoken(t *testing.T) {
+	inventory, woken := watched(inRegion("eu", "eu", 4), inRegion("us", "us", 4))
+	both := &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "eu"}, Elsewhere: []v1alpha1.Room{{Cluster: "us"}}}
+	wait := func(r Request) {
+		t.Helper()
+		if _, err := inventory.Place(r); err == nil {
+			t.Fatalf("%s takes the room that is made for another one", r.ID)
+		}
+	}
+	inventory.Preempt("si-1", both)
+	wait(Request{ID: "si-2", Resources: Resources{corev1.ResourceCPU: 1}, Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelRegion: "us"})})
+	if inventory.Preempt("si-1", nil); woken()["si-2"] != 1 {
+		t.Error("who waits for us slept on")
+	}
+	inventory.Preempt("si-1", both)
+	wait(Request{ID: "si-1", Resources: Resources{corev1.ResourceCPU: 8}, Clusters: 2})
+	woken()
+	if inventory.DeleteCluster("us"); woken()["si-1"] == 0 {
+		t.Error("there will be no room on us, and si-1 slept on")
+	}
+}
+
 // A consumer with two clusters has to name one; once one of them has gone, there is no need to.
 func TestWhoseConsumerHasOneClusterLeftIsWoken(t *testing.T) {
 	own := func(name string) *Cluster {

@@ -91,7 +91,9 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		return ctrl.Result{RequeueAfter: staleAfter}, nil
 	}
 	defer r.recorder.Done(s)
-	r.begin(s)
+	if r.begin(s); s.fresh {
+		r.inventory.Begin(placement.HoldingOf(s.ServiceInstance))
+	}
 	defer r.yieldTurn(s)
 	phases := []phase{r.copyInPlace, r.place, r.deliver, r.clean, r.observe}
 	switch {

@@ -208,7 +208,7 @@ func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, 
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+		r.hold(s)
 	}
 	if err != nil {
 		if allPending(err) {

@@ -236,8 +236,17 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if err := r.write(ctx, s, writeDelivered); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+	r.hold(s)
 	return ctrl.Result{}, nil
+}
+
+// hold reserves what the instance's status says. The inventory no longer wakes the instance then, so one that should be
+// elsewhere, or in more places, is looked at again at once, and waits again.
+func (r *instanceReconciler) hold(s *scope) {
+	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+	if s.Status.IsDisplaced() || s.Status.IsStranded() || s.Status.IsUncovered() {
+		s.lookAgain(1)
+	}
 }
 
 // observe checks a delivered instance periodically, and repairs it by delivering again. An

@@ -92,19 +92,19 @@ func (r *instanceReconciler) remain(s *scope, by string) (ctrl.Result, error) {
 	return ctrl.Result{}, nil
 }
 
-// mustYield reports whether the instance has to leave one of these clusters for another
-// instance, wherever it comes to.
-func (r *instanceReconciler) mustYield(s *scope, due []v1alpha1.Departure) bool {
+// yielded returns the departures from clusters that the instance has to leave for another instance, wherever it comes to.
+func (r *instanceReconciler) yielded(s *scope, due []v1alpha1.Departure) []v1alpha1.Departure {
 	snapshot := r.inventory.Snapshot()
-	return slices.ContainsFunc(due, func(d v1alpha1.Departure) bool {
+	return slices.DeleteFunc(slices.Clone(due), func(d v1alpha1.Departure) bool {
 		_, p := snapshot.Preempting(s.Name, d.Cluster)
-		return p != nil && !p.Moves()
+		return p == nil || p.Moves()
 	})
 }
 
-// displace makes the instance leave the clusters that are due, although no other cluster has
-// room for it.
+// displace makes the instance leave those of the clusters that are due on which it yields to another instance, although no
+// other cluster has room for it. It stays on the others, as it would without the other instance.
 func (r *instanceReconciler) displace(ctx context.Context, s *scope, due []v1alpha1.Departure) (ctrl.Result, error) {
+	due = r.yielded(s, due)
 	decided := s.Status.DeliveredDecision().DeepCopy()
 	decided.Preemption = nil
 	for _, p := range decided.Placements {

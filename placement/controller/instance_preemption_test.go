@@ -4,10 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
@@ -181,4 +183,98 @@ func TestRoomIsMadeOnSeveralClusters(t *testing.T) {
 	}
 	w.wantReserved("eu", 8)
 	w.wantReserved("us", 8)
+}
+
+// A victim gives up the cluster where room is made, and keeps another one that it should leave too, and cannot.
+func TestAVictimKeepsTheClusterThatNobodyNeeds(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.hub.Create(w.Context(), placementtest.PriorityClasses(w.namespace, v1alpha1.PreemptsSameConsumer)))
+	w.cluster("eu", 8)
+	w.cluster("us", 2)
+	w.provision("si-a", "plan-2", `{"clusters": 2}`)
+	w.wantOnAll(w.settle("si-a"), "eu", "us")
+	w.drain("us")
+	w.wantOnAll(w.settle("si-a"), "eu", "us")
+	w.provision("si-gold", "plan-8", "")
+	if got := w.victims(w.passes("si-gold")); !slices.Equal(got, []string{"si-a"}) {
+		t.Fatalf("victims are %v", got)
+	}
+	victim := w.settle("si-a")
+	w.wantOn(victim, "us")
+	w.wantCarried("us", "si-a", 2)
+	if left := victim.Status.Decision.Displaced; len(left) != 1 || left[0].Cluster != "eu" {
+		t.Errorf("displaced: %+v", left)
+	}
+	w.wantOn(w.passes("si-gold"), "eu")
+}
+
+// Each victim waits from its last pass on, however it came to an end: what it waits for wakes it.
+func TestVictimsThatHaveLeftAreWoken(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsSameConsumer)
+	w.passes("si-gold")
+	for _, name := range []string{"si-a", "si-b", "si-c"} {
+		w.wantOn(w.settle(name))
+	}
+	if waiting := len(w.inventory.Parked()); waiting != 4 {
+		t.Errorf("%d instances wait, want all four", waiting)
+	}
+	w.wantOn(w.passes("si-gold"), "eu")
+	w.woken = nil
+	w.cluster("us", 8)
+	w.wantWoken("si-a", "si-b", "si-c")
+}
+
+// Who is deleted waits for nothing, even while a cluster that does not answer keeps it.
+func TestWhoIsDeletedNoLongerWaits(t *testing.T) {
+	w := onEU(t)
+	w.lose("eu")
+	for _, name := range []string{"us", "ap"} {
+		w.change(name, func(c *placement.Cluster) { c.Cordoned = true })
+	}
+	w.after(time.Hour)
+	w.settle("si-a")
+	if waiting := len(w.inventory.Parked()); waiting != 1 {
+		t.Fatalf("%d instances wait, want the one on the lost cluster", waiting)
+	}
+	w.deprovision("si-a")
+	_, _ = w.pass("si-a") // the cluster does not answer
+	if w.gone("si-a") || len(w.inventory.Parked()) > 0 {
+		t.Errorf("it is gone is %t, and %d wait", w.gone("si-a"), len(w.inventory.Parked()))
+	}
+}
+
+// An instance that is being updated is displaced by nobody. One whose update waits for room on a cluster that it has to
+// leave fails the update, and leaves at once.
+func TestAnUpdateAndAHigherPriority(t *testing.T) {
+	waiting := func(t *testing.T) *world {
+		w := newWorld(t)
+		w.must(w.hub.Create(w.Context(), placementtest.PriorityClasses(w.namespace, v1alpha1.PreemptsSameConsumer)))
+		w.cluster("eu", 8)
+		for _, name := range []string{"si-a", "si-b", "si-c", "si-d"} {
+			w.provision(name, "plan-2", "")
+			w.passes(name)
+		}
+		return w
+	}
+	grow := func(w *world) {
+		w.update("si-a", func(state *v1alpha1.InstanceState) { state.PlanID = "plan-4" })
+	}
+	t.Run("the update first", func(t *testing.T) {
+		w := waiting(t)
+		grow(w)
+		w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateInProgress, "to make room (1)")
+		w.provision("si-gold", "plan-8", "")
+		if got := w.victims(w.passes("si-gold")); got != nil {
+			t.Errorf("victims are %v", got)
+		}
+	})
+	t.Run("the other one first", func(t *testing.T) {
+		w := waiting(t)
+		w.provision("si-gold", "plan-8", "")
+		w.passes("si-gold")
+		grow(w)
+		victim := w.settle("si-a")
+		w.wantOperation(victim, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "")
+		w.wantOn(victim)
+	})
 }

@@ -19,7 +19,6 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil
 	}
-	r.inventory.Preempt(s.Name, nil)
 	left, err := r.unbind(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -44,7 +44,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 		return r.refuse(ctx, s, request, why)
 	case !s.Status.IsFinished():
 		return r.wait(ctx, s, request, why)
-	case r.mustYield(s, due):
+	case len(r.yielded(s, due)) > 0:
 		return r.displace(ctx, s, due)
 	}
 	if by, _ := s.makesWay(r.inventory.Snapshot(), due); by != "" {
@@ -79,7 +79,11 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 }
 
 // refuse ends an operation that cannot be placed. An update that would not fit on an empty cluster either is not repeatable.
+// The instance of an update may have to leave a cluster for another instance, which waits; it is looked at again at once.
 func (r *instanceReconciler) refuse(ctx context.Context, s *scope, request placement.Request, why *placement.UnplaceableError) (ctrl.Result, error) {
+	if s.Status.Delivered != nil {
+		s.lookAgain(1)
+	}
 	why.Hopeless = s.Status.Delivered != nil && placement.HopelessHere(request, r.inventory.Snapshot())
 	return r.fail(ctx, s, why.Error(), why)
 }
