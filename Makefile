@@ -12,7 +12,7 @@ export GOFLAGS := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e before-release images e2e-images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers browser race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e before-release images e2e-images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers interop race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
@@ -222,8 +222,8 @@ peers: ## Placement decisions beside Karmada, OCM and kube-scheduler; downloads 
 generate: ## CRDs and deep copies from api/v1alpha1 and api/claims, their references in docs, messages from api/resources, and the chart's dashboards
 	@$(TOOL) controller-gen object paths=./api/v1alpha1 crd output:crd:dir=charts/sluice/crds
 	@$(TOOL) controller-gen object paths=./api/claims/... crd output:crd:dir=charts/claims/crds
-	@$(TOOL) crd-ref-docs --source-path=api/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference.md
-	@$(TOOL) crd-ref-docs --source-path=api/claims/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference-claims.md
+	@$(TOOL) crd-ref-docs --max-depth=30 --source-path=api/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference.md
+	@$(TOOL) crd-ref-docs --max-depth=30 --source-path=api/claims/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference-claims.md
 	@cd tools && go run ./proto ../api/resources/v1/resources.proto
 	@cd tools && go run ./dashboards ../charts/sluice/dashboards
 

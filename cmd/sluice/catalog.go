@@ -149,7 +149,7 @@ func newCatalogApplyCommand(hub *hubFlags) *cobra.Command {
 		Short: "Create or change service offerings, and wait until the catalog serves them",
 		Long: `Create or change the service offerings of a YAML file ("-" is standard input), and wait until the
 catalog serves them. An offering that would break the catalog (an id or name used twice, a plan in use
-removed or given another meaning) is stored but not served; the command then says why and fails.`,
+removed, or any plan given another kind) is stored but not served; the command then says why and fails.`,
 		Example: `  sluice catalog apply -f docs/examples/offering.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

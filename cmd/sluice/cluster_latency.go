@@ -19,8 +19,8 @@ func newClusterLatencyCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "latency NAME --from VANTAGE --median DURATION",
 		Short: "Report the latency of a member cluster as measured from elsewhere",
-		Long: `Report the round-trip time to a member cluster's API server as measured from a vantage, for instance a
-consumer's cluster. Plans limit it (maxLatency.from) and prefer clusters by it. Sluice itself measures only from where it runs.`,
+		Long: `Report the round-trip time to a member cluster's API server as measured from a vantage, for instance a consumer's
+cluster. Plans limit it (maxLatency.from) and prefer clusters by it. Sluice itself measures only from where it runs.`,
 		Example: "  sluice cluster latency eu-1 --from stockholm --median 12ms",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,9 +25,12 @@ func newClusterRemoveCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Take a member cluster out of the inventory",
-		Long: `Take a member cluster out of the inventory. A cluster that instances or peerings use is refused. With --when-empty
-it takes no new placements from now on, which cannot be undone, and is removed as soon as nothing uses it. Sluice's service account stays on the cluster: remove it there with
-"sluice cluster manifest | kubectl delete -f -".`,
+		Long: `Take a member cluster out of the inventory. A cluster that instances or peerings use is refused. With --when-empty it
+takes no new placements from now on, which cannot be undone, and is removed as soon as nothing uses it.
+
+Sluice's service account stays on the cluster. Remove it there, with the driver of the cluster:
+
+  sluice cluster manifest --driver DRIVER | kubectl delete --ignore-not-found -f -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)

@@ -27,10 +27,10 @@ func newCollectCommand(flags *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Find objects of Sluice on member clusters that no instance or binding owns",
-		Long: `Find objects on member clusters that this hub's Sluice created and that no instance or binding owns: namespaces,
-service accounts, role bindings. Without --remove nothing is changed. On a hub that was restored from a backup, --remove
-removes nothing before "sluice hub release"; until then, "sluice remnant adopt" makes the instances known again that were ordered
-after the backup, and "sluice remnant remove" removes single objects.`,
+		Long: `Find objects on member clusters that this hub's Sluice created and that no instance or binding owns: namespaces, service
+accounts, role bindings. Without --remove nothing is changed. On a hub that was restored from a backup, --remove removes
+nothing before "sluice hub release"; until then, "sluice remnant adopt" makes the instances known again that were
+ordered after the backup, and "sluice remnant remove" removes single objects.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := found.open(cmd, flags); err != nil {

@@ -19,13 +19,13 @@ func newCommand() *cobra.Command {
 A platform orders a service instance; Sluice decides on which clusters it runs, delivers it there, and
 returns credentials and the addresses at which the consumer reaches it.
 
-Who operates it starts with:
+Operators start with:
   sluice serve                                      run the broker, with its own embedded hub
   sluice cluster add eu-1 --context kind-eu-1       register a cluster whose capacity it sells
   sluice catalog apply -f offering.yaml             define what it sells
   sluice place --service NAME --plan NAME --dry-run show where an instance would be placed, and why
 
-Who consumes it, or any other OSB broker, starts with:
+Consumers, of this or any other OSB broker, start with:
   sluice market                                     list what is offered
   sluice order db postgresql small                  order an instance, and wait until it is there
   sluice bind db                                    print credentials, and where it is reached`,

@@ -22,6 +22,17 @@ func commands(t *testing.T) []*cobra.Command {
 	return all
 }
 
+// TestHelpFits: no line of a help text is broken by a terminal of 125 columns.
+func TestHelpFits(t *testing.T) {
+	for _, cmd := range commands(t) {
+		for line := range strings.Lines(cmd.Long) {
+			if len(line) > 125 {
+				t.Errorf("%s: a line of %d characters: %s", cmd.CommandPath(), len(line), line)
+			}
+		}
+	}
+}
+
 // TestUnknownCommands: an unknown command is refused at every level, and the error names
 // the known ones.
 func TestUnknownCommands(t *testing.T) {

@@ -30,7 +30,7 @@ func newConsoleCommand(hub *hubFlags) *cobra.Command {
 		Long: `Print a link that opens the web console, as its operator, or as a platform or a provider sees it. The link works once,
 within a minute, in any browser; the session that it opens lasts for up to twelve hours.
 
-Who has the hub and its keyset may do this. --revoke ends the sessions and tokens of all operators, and all links that
+This needs the hub and its keyset. --revoke ends the sessions and tokens of all operators, and all links that
 were not opened; --revoke --as-provider NAME those of a provider. A platform's end with its credentials in the
 platforms file.`,
 		Example: `  sluice console

@@ -41,9 +41,9 @@ func newHubMoveCommand(flags *hubFlags) *cobra.Command {
 		Short: "Move a hub from its data folder to a cluster, or back",
 		Long: `Move a hub from its data folder to a cluster, or back. It stays the same hub, for platforms and for member clusters.
 
-No Sluice may run in either home. Everything is checked before anything is changed. Then the former home is marked, and no
-Sluice starts there any more; one starts in the new home when everything has arrived. If the command is interrupted, run it
-again: it goes on.
+Stop Sluice on both sides first. Everything is checked before anything is changed. Then the source is marked, and Sluice no
+longer starts there. It starts at the destination when everything has arrived. If the command is interrupted, run it again:
+it goes on.
 
 The cluster needs Sluice's definitions and the namespace, and must not have a hub. Keyset and platforms file become the
 Secrets sluice-keyset and sluice-platforms there, and files on the way back.`,

@@ -19,7 +19,7 @@ func newKeysetCommand() *cobra.Command {
 		&cobra.Command{
 			Use:     "new FILE",
 			Short:   "Create a keyset, unless the file exists",
-			Example: "  sluice keyset new keyset.json && kubectl create secret generic sluice-keyset --from-file keyset.json",
+			Example: "  sluice keyset new keyset.json && kubectl -n sluice create secret generic sluice-keyset --from-file keyset.json",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				_, err := seal.Load(args[0])

@@ -132,12 +132,13 @@ func newPeeringAcceptCommand() *cobra.Command {
 		Short: "Accept an invitation; for the owner of the invited cluster",
 		Long: `Accept an invitation, and print the answer, for "sluice peering join".
 
-It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. Keep
-the answer like a password: it contains the credentials of an account for Sluice, which may read nodes, pods and
-namespaces; with --capacity, only namespaces: Sluice sells what is declared, and does not see the nodes. On a provider's cluster the account may also accept or deny resource slices in one namespace, and a
-second account may request them there; an admission policy denies slices that Sluice has not sold. On a consumer's
-cluster the account may request resource slices in one namespace; the answer also proves to Liqo at the other end
-that the cluster has its key, without containing the key. Accepting again prints the same answer.`,
+It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. Keep the
+answer like a password: it contains the credentials of an account for Sluice, which may read nodes, pods and namespaces;
+with --capacity, only namespaces: Sluice sells what is declared, and does not see the nodes. On a provider's cluster the
+account may also accept or deny resource slices in one namespace, and a second account may request them there; an
+admission policy denies slices that Sluice has not sold. On a consumer's cluster the account may request resource slices
+in one namespace; the answer also proves to Liqo at the other end that the cluster has its key, without containing the
+key. Accepting again prints the same answer.`,
 		Example: `  sluice peering accept invitation.yaml --context theirs > answer.yaml
   sluice peering accept invitation.yaml --context theirs --capacity cpu=8,memory=32Gi,pods=110 > answer.yaml`,
 		Args: cobra.ExactArgs(1),

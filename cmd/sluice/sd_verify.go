@@ -25,12 +25,12 @@ func newSDVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [FILE|FOLDER ...]",
 		Short: "Verify credentials and show every step; works without a network",
-		Long: `Verify credentials: those of files, of folders (*.jwt), or else of the folder --dir. It prints what was checked,
-step by step, and fails if anything did not pass. It verifies the statements of brokers, too: contracts and usage.
+		Long: `Verify credentials: those of files, of folders (*.jwt), or else of the folder --dir. It prints what was checked, step by
+step, and fails if anything did not pass. It verifies the statements of brokers, too: contracts and usage.
 
-Keys come from --keys (did.json or jwks.json files, each of which gives the keys of one DID) and, with no --keys, from the folder --dir. The keys of a
-did:key are in its name. Nothing is fetched, unless --fetch names the hosts that may be asked for the did.json
-of a did:web.
+Keys come from --keys (did.json or jwks.json files, each of which gives the keys of one DID) and, with no --keys, from
+the folder --dir. The keys of a did:key are in its name. Nothing is fetched, unless --fetch names the hosts that may be
+asked for the did.json of a did:web.
 
 It then checks them together: whether each bound offering leads to its provider and its data centre. It cannot know
 which notaries and certification bodies a broker's operator trusts, nor whether the cluster is the one that a

@@ -30,7 +30,7 @@ On a terminal, it asks first.
 The chart runs this command before "helm uninstall".
 
 Sluice's service account stays on the member clusters: remove it there with
-"sluice cluster manifest | kubectl delete -f -".`,
+"sluice cluster manifest --driver DRIVER | kubectl delete --ignore-not-found -f -".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := hub.client(cmd)
