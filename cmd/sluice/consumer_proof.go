@@ -105,7 +105,7 @@ func newConsumerListCommand(hub *hubFlags) *cobra.Command {
 
 func newConsumerClaimsCommand(hub *hubFlags) *cobra.Command {
 	return newClaimsOfCommand(hub, "Show what a consumer has proven, who says so, and until when",
-		"Show what a consumer has proven, who says so, and until when: the claims that placement policies go by. The steps by which its\ncredentials were checked together come first.",
+		"Show what a consumer has proven, who says so, and until when: the claims that placement policies go by.\nThe steps by which its credentials were checked together come first.",
 		"  sluice consumer claims city", "consumer",
 		func() (client.Object, *[]v1alpha1.VerificationStep, *[]v1alpha1.Claim) {
 			one := &v1alpha1.Consumer{}

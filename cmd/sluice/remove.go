@@ -116,7 +116,7 @@ var (
 	addOnRemoval  = removal{noun: "add-on", short: "Remove a package of an add-on; existing clusters keep the add-on", object: &v1alpha1.AddOnPackage{}}
 	issuerRemoval = removal{
 		noun: "trusted issuer", short: "Trust an organisation no more", object: &v1alpha1.TrustedIssuer{},
-		long: "Trust an organisation no more. The claims that only its credentials prove end with the next look at each cluster, within minutes;\ninstances stay where they are, and policies count from the next order on.",
+		long: "Trust an organisation no more. The claims that only its credentials prove end with the next look at each cluster,\nwithin minutes; instances stay where they are, and policies count from the next order on.",
 	}
 	offeringRemoval = removal{
 		noun: "offering", short: "Sell a service offering no more", object: &v1alpha1.ServiceOffering{}, find: findOffering, done: "sold no more",
@@ -124,6 +124,6 @@ var (
 	}
 	providerRemoval = removal{
 		noun: "provider", short: "Let a provider present credentials and sell no more", object: &v1alpha1.Provider{}, first: leaveMarket,
-		long: "Let a provider present credentials and sell no more. It is refused while member clusters or offerings are the provider's. Its tokens and\ninvitations end, and the policies that it has written are removed.",
+		long: "Let a provider present credentials and sell no more. It is refused while member clusters or offerings are the provider's. Its tokens\nand invitations end, and the policies that it has written are removed.",
 	}
 )
