@@ -124,6 +124,6 @@ var (
 	}
 	providerRemoval = removal{
 		noun: "provider", short: "Let a provider present credentials and sell no more", object: &v1alpha1.Provider{}, first: leaveMarket,
-		long: "Let a provider present credentials and sell no more. It is refused while member clusters or offerings are the provider's. Its tokens\nand invitations end, and the policies that it has written are removed.",
+		long: "Let a provider present credentials and sell no more. It is refused while member clusters or offerings are the provider's.\nIts tokens and invitations end, and the policies that it has written are removed.",
 	}
 )
