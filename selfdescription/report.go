@@ -17,7 +17,7 @@ const (
 	StepKey        StepName = "key"        // the issuer publishes the key, of the algorithm's kind
 	StepSignature  StepName = "signature"  //
 	StepWindow     StepName = "window"     // valid now; a presentation also has the expected audience and nonce
-	StepStatus     StepName = "status"     // neither revoked nor suspended
+	StepStatus     StepName = "status"     // neither revoked nor suspended; skipped if shape or issuer fails, although they come later
 	StepShape      StepName = "shape"      // the attributes that its type must have
 	StepReferences StepName = "references" // offering to provider to data centre
 	StepIssuer     StepName = "issuer"     // the issuer may issue this type

@@ -276,6 +276,19 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 	return bits, nil
 }
 
+// IsStatusList reports whether a token has the form of a status list. It may be forged.
+func IsStatusList(compact string) bool {
+	list, err := Parse(compact)
+	if err != nil || list.Type != TypeStatusList || !hasType(list.types, typeStatusListCredential) {
+		return false
+	}
+	encoded, err := text(list.Claims, "encodedList")
+	if err == nil {
+		_, err = DecodeStatusList(encoded)
+	}
+	return err == nil
+}
+
 // mayKeepLists reports whether an issuer may publish status lists for others' credentials.
 func (v *Verifier) mayKeepLists(issuer string) bool {
 	if v.Issuers == nil {

@@ -336,3 +336,51 @@ func TestAStatusListWhoseKeyCannotBeReachedIsTemporary(t *testing.T) {
 		t.Error("not temporary")
 	}
 }
+
+// asking is a StatusSource that counts.
+type asking struct {
+	*world
+	lists int
+}
+
+func (a *asking) StatusList(ctx context.Context, url string) (string, error) {
+	a.lists++
+	return a.world.StatusList(ctx, url)
+}
+
+// TestTheListOfACredentialThatIsRefusedIsNotAskedFor: anybody can sign a credential that names any list.
+func TestTheListOfACredentialThatIsRefusedIsNotAskedFor(t *testing.T) {
+	for name, row := range map[string]struct {
+		change  func(*world, *forgery)
+		step    StepName
+		message string
+	}{
+		"a stranger's": {func(w *world, f *forgery) {
+			const stranger = "did:web:stranger.example"
+			w.keys[stranger] = newKey(t, "EdDSA", stranger)
+			f.payload["issuer"], f.header["kid"], f.key = stranger, stranger+"#key-1", w.keys[stranger]
+			delete(f.payload, "iss")
+			delete(f.header, "iss")
+		}, StepIssuer, "not asked for: the issuer is not trusted"},
+		"out of shape": {func(_ *world, f *forgery) { delete(f.subject(), "providedBy") }, StepShape, "not asked for: the credential is refused by its shape"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)
+			row.change(w, f)
+			v, lists := w.verifier(), &asking{world: w}
+			v.Statuses = lists
+			_, report := v.Credential(context.Background(), f.compact(t))
+			refused(t, report, row.step, "")
+			if lists.lists > 0 {
+				t.Errorf("%d lists were asked for", lists.lists)
+			}
+			if step := report.Steps[5]; step.Name != StepStatus || step.Result != Skipped || step.Message != row.message {
+				t.Errorf("want %q, got\n%s", row.message, &report)
+			}
+			if report.State != Rejected || report.Temporary {
+				t.Errorf("state %s, temporary %t", report.State, report.Temporary)
+			}
+		})
+	}
+}

@@ -45,37 +45,53 @@ type Verifier struct {
 }
 
 // Credential verifies a VC-JWT. The credential is nil unless the report is OK. It blocks as
-// long as its KeySource and StatusSource do.
+// long as its KeySource and StatusSource do. Status lists are asked for last, and only if the
+// credential holds apart from them.
 func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential, Report) {
 	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow, StepStatus, StepShape, StepIssuer)
 	c, report := v.signed(ctx, compact, checks)
 	if c == nil {
 		return nil, report
 	}
-	if len(c.Status) == 0 {
+	violations := shape.Check(c.raw)
+	assurance, trusted := v.issuer(c.Issuer, c.Type)
+	switch {
+	case len(c.Status) == 0:
 		checks.skip("no credentialStatus")
-	} else {
-		found, looked, state, err := v.status(ctx, c)
-		if err != nil {
+	case !trusted: // anybody can name any list
+		checks.skip("not asked for: the issuer is not trusted")
+	case len(violations) > 0:
+		checks.skip("not asked for: the credential is refused by its shape")
+	default:
+		if state, err := v.checkStatus(ctx, c, checks); err != nil {
 			checks.report.Temporary = isTemporary(err)
 			return nil, checks.fail(state, err)
 		}
-		if looked {
-			checks.pass("%s", found)
-		} else {
-			checks.skip("%s", found)
-		}
 	}
-	if violations := shape.Check(c.raw); len(violations) > 0 {
+	if len(violations) > 0 {
 		return nil, checks.fail(Rejected, shapeError(violations))
 	}
 	checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
-	assurance, ok := v.issuer(c.Issuer, c.Type)
-	if !ok {
+	if !trusted {
 		return nil, checks.fail(Rejected, fmt.Errorf("/issuer: %s may not issue %s", c.Issuer, c.Type))
 	}
 	checks.pass("%s may issue %s: %s", c.Issuer, c.Type, assurance)
 	return c, checks.report
+}
+
+// checkStatus does the step status of a credential that is on a list. If there is an error, the
+// step is still to be recorded, and the state is that of the credential.
+func (v *Verifier) checkStatus(ctx context.Context, c *Credential, checks *checks) (State, error) {
+	found, looked, state, err := v.status(ctx, c)
+	switch {
+	case err != nil:
+		return state, err
+	case looked:
+		checks.pass("%s", found)
+	default:
+		checks.skip("%s", found)
+	}
+	return Verified, nil
 }
 
 // signed does the steps that are the same for credentials of every type: parse to window. The
