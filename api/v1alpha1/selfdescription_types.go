@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"encoding/hex"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -129,6 +130,25 @@ type VerificationStep struct {
 	Result StepResult `json:"result"`
 	// Message names what was checked, or what failed: path, rule and value.
 	Message string `json:"message,omitempty"`
+}
+
+// presentedKept is how long a credential that was presented is kept after its end: the longest grace that a member
+// cluster can give (TrustRequirements), and 30 days in which people can still read why something has changed.
+const presentedKept = 2 * 30 * 24 * time.Hour
+
+// IsPresented reports whether a provider or a consumer has presented the credential. The others are the broker's own, its
+// measurements among them, and those that the operator has imported.
+func (s *SelfDescription) IsPresented() bool {
+	return s.Spec.Presenter != Presenter{} && !s.Spec.Legacy && s.Labels[LabelCluster] == ""
+}
+
+// RemovedAt returns when the credential is to be removed from the hub; zero means never. That is so until its end is known,
+// for one without an end, and for one that nobody has presented.
+func (s *SelfDescription) RemovedAt() (at time.Time) {
+	if s.IsPresented() && s.Status.ValidUntil != nil {
+		at = s.Status.ValidUntil.Add(presentedKept)
+	}
+	return at
 }
 
 // SelfDescriptionName returns the name of the SelfDescription for a credential with the

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// Indexes for finding the credentials of a cluster, and the clusters of a credential: a
-// provider may have many thousands of each. The function of makes their keys.
+// Indexes for finding the credentials of a cluster, and the clusters of a credential: the hub
+// may have many thousands of each. The function of makes their keys.
 const (
 	fieldConcerns = "sluice.dev/concerns" // of credentials
 	fieldTrust    = "sluice.dev/trust"    // of member clusters

@@ -65,6 +65,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := (&keyring{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
 		return fmt.Errorf("set up the broker's identity: %w", err)
 	}
+	if err := mgr.Add(&removal{Options: o, hub: mgr.GetClient()}); err != nil {
+		return err
+	}
 	if o.DID == "" {
 		return nil
 	}
