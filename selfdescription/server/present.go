@@ -56,15 +56,8 @@ func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
-	for _, compact := range presentation.Credentials {
-		if err := s.notWithdrawn(r.Context(), s.Hub, compact); err != nil {
-			return err
-		}
-	}
-	for _, compact := range presentation.Credentials {
-		if err := s.keep(r.Context(), compact, who); err != nil {
-			return err
-		}
+	if err := s.take(r.Context(), who, presentation.Credentials); err != nil {
+		return err
 	}
 	s.Logger.InfoContext(r.Context(), "took credentials", "of", who, "count", len(presentation.Credentials))
 	writeJSON(w, http.StatusCreated, answer)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -49,10 +50,11 @@ const (
 	burst     = 20
 )
 
-// server answers requests. Its only state is how often clients have called.
+// server answers requests. Its only state is how often clients have called, and whose turn it is.
 type server struct {
 	Options
 	callers *callers.Calls
+	turns   sync.Map // of presenters to the *sync.Mutex that is held while their credentials are stored
 }
 
 // route is one URL of the server.
