@@ -101,3 +101,41 @@ func TestContracts(t *testing.T) {
 		t.Errorf("after their time there are %d contracts, %v", len(all), err)
 	}
 }
+
+// TestContractsOfALongLifeStay: the older ones, in journals of their own, go with the others after the instance, and
+// not by their own age.
+func TestContractsOfALongLifeStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.order("one")
+	const many = v1alpha1.MostJournalContracts + 10
+	for n := range many {
+		w.agree(i, n, int64(n+1), false)
+	}
+	clean := func(at time.Time, removed int) {
+		t.Helper()
+		r := &journal.Retention{Client: w.hub, Live: w.hub, Namespace: w.namespace, Age: time.Hour, UsageAge: 48 * time.Hour, Clock: clocktesting.NewFakePassiveClock(at)}
+		n, err := r.Run(t.Context())
+		if w.must(err); n != removed {
+			t.Errorf("at %s, %d journals are removed, want %d", at, n, removed)
+		}
+	}
+	if n := len(w.journals()); n != 2 {
+		t.Fatalf("there are %d journals", n)
+	}
+	end := began.Add(1000 * 24 * time.Hour)
+	clean(end, 0)
+	w.agreed(i, many, true)
+
+	last := i.DeepCopy()
+	last.Status.Contracts = contracts.Next(i, i.Status.Contracts, i.Status.Delivered, nil, end)
+	v1alpha1.AddEvent(&last.Status.Events, v1alpha1.Event{Type: v1alpha1.EventRemoved, At: metav1.NewMicroTime(end)})
+	w.must(w.End(t.Context(), last))
+	w.must(w.hub.Delete(t.Context(), i))
+	clean(end.Add(24*time.Hour), 1) // the events
+	w.agreed(i, many, false)
+	clean(end.Add(49*time.Hour), 2)
+	if n := len(w.journals()); n != 0 {
+		t.Errorf("%d journals are left", n)
+	}
+}

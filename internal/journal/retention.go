@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,8 @@ import (
 
 // Retention removes what is kept of resources that are gone: the events of those that ended longer ago than Age, and of
 // the others the oldest, if there are more than Most; and the usage and the contracts of those that ended longer ago than UsageAge. A
-// journal with none of them is removed. It runs on the leader.
+// journal with none of them is removed. The pages of a journal, with older usage and contracts, stay as long as the journal
+// needs its own. It runs on the leader.
 type Retention struct {
 	Client    client.Client
 	Live      client.Reader
@@ -56,8 +58,12 @@ func (r *Retention) Start(ctx context.Context) error {
 func (r *Retention) Run(ctx context.Context) (removed int, err error) {
 	var withEvents []old
 	var others []old
+	ends := map[string]*metav1.MicroTime{} // of resources, by the names of their journals; nil if they are not removed
 	err = pages.Each(ctx, r.Live, &v1alpha1.JournalList{}, func(o client.Object) error {
 		j := o.(*v1alpha1.Journal)
+		if _, isPage := pageOf(j.Name); !isPage {
+			ends[j.Name] = j.Spec.EndedAt
+		}
 		if j.Spec.EndedAt == nil {
 			return nil
 		}
@@ -81,6 +87,9 @@ func (r *Retention) Run(ctx context.Context) (removed int, err error) {
 		others = append(others, j)
 	}
 	for _, j := range others {
+		if r.isPageInUse(j.name, ends) {
+			continue
+		}
 		isRemoved, err := r.remove(ctx, j)
 		if err != nil {
 			return removed, err
@@ -90,6 +99,19 @@ func (r *Retention) Run(ctx context.Context) (removed int, err error) {
 		}
 	}
 	return removed, nil
+}
+
+// pageOf returns the name of the journal of which another is a page.
+func pageOf(name string) (of string, isPage bool) {
+	of, _, isPage = strings.Cut(name, ".") // JournalPage and JournalContracts
+	return of, isPage
+}
+
+// isPageInUse reports whether a journal is a page of another whose resource lives, or ended no longer than UsageAge ago.
+func (r *Retention) isPageInUse(name string, ends map[string]*metav1.MicroTime) bool {
+	of, isPage := pageOf(name)
+	end, isThere := ends[of]
+	return isPage && isThere && (end == nil || !r.isOlder(end.Time, r.UsageAge))
 }
 
 // old is the journal of a resource that was removed.
