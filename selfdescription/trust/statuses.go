@@ -26,8 +26,9 @@ const (
 )
 
 // Statuses fetches status lists through the same guarded client as keys, and keeps them for ten
-// minutes. It keeps nothing that has not the form of one; the verifier checks signatures. A list that cannot be fetched after that is an error: the caller decides how long
-// its earlier result remains valid.
+// minutes. It keeps nothing that has not the form of a list; the verifier checks signatures. A
+// list that cannot be fetched after that is an error: the caller decides how long its earlier
+// result remains valid.
 type Statuses struct {
 	// Client that fetches, and the allowed hosts.
 	Client *http.Client
