@@ -92,7 +92,11 @@ func judge(offerings []v1alpha1.ServiceOffering, charts workload.Charts, addOns 
 }
 
 func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOfferingSpec, charts workload.Charts, addOns func(*v1alpha1.ClusterPlan) error, uses func() (Uses, error)) (verdict, error) {
-	spec, err := offered(&o.Spec, charts, addOns)
+	spec := &o.Spec
+	err := checkProvided(spec) // before any chart is fetched
+	if err == nil {
+		spec, err = offered(spec, charts, addOns)
+	}
 	if err == nil {
 		err = checkAlone(spec, charts)
 	}
@@ -116,11 +120,8 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 	return verdict{accepted: true, spec: spec, reason: v1alpha1.ReasonReady, message: "served"}, nil
 }
 
-// checkAlone checks what the CRD's schema cannot.
+// checkAlone checks what neither the CRD's schema nor checkProvided does.
 func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) error {
-	if err := checkProvided(spec); err != nil {
-		return err
-	}
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
 		if r := plan.Resources; r != nil {

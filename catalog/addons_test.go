@@ -94,10 +94,11 @@ func TestPackages(t *testing.T) {
 		`{"addOns": ["site", "metallb"], "addOnValues": {"site": {"replicas": 5, "title": "${x}"}}}`: "",
 		`{"addOns": ["site"]}`:  "parameters/addOns: site requires loadBalancer, and none of the chosen add-ons provides it",
 		`{"addOns": ["other"]}`: "parameters/addOns/0: ",
-		`{"addOns": ["metallb"], "addOnValues": {"site": {"replicas": 1}}}`:         "site, which is not chosen",
-		`{"addOns": ["site", "metallb"], "addOnValues": {"site": {"replicas": 6}}}`: "parameters/addOnValues/site/replicas: ",
-		`{"addOns": ["site", "metallb"], "addOnValues": {"site": {"pages": {}}}}`:   "parameters/addOnValues/site/pages: ",
-		`{"addOnValues": {"metallb": {}}}`:                                          "parameters/addOnValues/metallb: ",
+		`{"addOns": ["metallb"], "addOnValues": {"site": {"replicas": 1}}}`:                          "site, which is not chosen",
+		`{"addOns": ["site", "metallb"], "addOnValues": {"site": {"replicas": 6}}}`:                  "parameters/addOnValues/site/replicas: ",
+		`{"addOns": ["site", "metallb"], "addOnValues": {"site": {"pages": {}}}}`:                    "parameters/addOnValues/site/pages: ",
+		`{"addOns": ["site", "metallb"], "addOnValues": {"site": {"title": "{{ .Values.pages }}"}}}`: "parameters/addOnValues/site/title: may not contain {{",
+		`{"addOnValues": {"metallb": {}}}`:                                                           "parameters/addOnValues/metallb: ",
 	} {
 		err := plan.ValidateCreate([]byte(parameters))
 		wrong := (*ParameterError)(nil)

@@ -171,6 +171,9 @@ func (p *Plan) validateInstance(s *schema, parameters json.RawMessage) error {
 	if err := s.validate(parameters); err != nil {
 		return err
 	}
+	if err := p.checkTemplates(parameters); err != nil {
+		return err
+	}
 	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
 		return p.checkChoice(parameters)
 	}

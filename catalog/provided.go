@@ -10,7 +10,8 @@ import (
 )
 
 // checkProvided checks an offering that a provider sells itself. It sells the provider's own clusters, and takes
-// nothing that the operator decides for all: priority over other instances, hubs, taints, clients of platforms.
+// nothing that the operator decides for all: priority over other instances, hubs, taints, clients of platforms. It has no
+// charts, whose templates are programs without bounds on time and memory, run in this process.
 func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
 	switch {
 	case spec.Provider == "":
@@ -24,6 +25,13 @@ func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
 		plan := &spec.Plans[i]
 		if plan.Kind != v1alpha1.PlanKindResources && plan.Kind != v1alpha1.PlanKindWorkload {
 			return fmt.Errorf("plan %s: kind: providers sell resources and workloads; plans of kind %s are the operator's", plan.Name, plan.Kind)
+		}
+		if w := plan.Workload; w != nil {
+			for k := range w.Components {
+				if w.Components[k].Chart != nil {
+					return fmt.Errorf("plans[%d].workload.components[%d].chart: charts are executed by the broker, so only its operator sells them; use a container or manifests", i, k)
+				}
+			}
 		}
 		r := plan.Resources
 		switch {

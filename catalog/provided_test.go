@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts"
 )
 
 // TestAProvidersPlansAreConfined: to its own clusters, whatever they select.
@@ -59,6 +62,11 @@ func TestWhatProvidersDoNotSell(t *testing.T) {
 		"resources.tolerations": plan(func(p *v1alpha1.Plan) {
 			p.Resources.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}),
+		"plans[0].workload.components[1].chart: charts are executed by the broker, so only its operator sells them; use a container or manifests": plan(func(p *v1alpha1.Plan) {
+			p.Kind, p.Workload = v1alpha1.PlanKindWorkload, &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{
+				{Name: "db", Container: &v1alpha1.WorkloadContainer{}}, {Name: "web", Chart: &v1alpha1.WorkloadChart{From: "web.tgz"}},
+			}}
+		}),
 		"resources.peering.role": plan(func(p *v1alpha1.Plan) { p.Resources.Peering = &v1alpha1.PeeringPlan{Role: v1alpha1.RoleHubAndSpoke} }),
 	} {
 		for _, provider := range []string{"", "acme"} {
@@ -72,8 +80,27 @@ func TestWhatProvidersDoNotSell(t *testing.T) {
 			}
 		}
 	}
-	o := offering("test", plan(func(p *v1alpha1.Plan) { p.Resources.PriorityClass = "gold" }), func(o *v1alpha1.ServiceOffering) { o.Spec.Provider = "acme" })
-	if err := checkAlone(&o.Spec, nil); err == nil {
-		t.Error("the catalog does not ask")
+}
+
+// noCharts fails the test when a chart is asked for.
+type noCharts struct{ *testing.T }
+
+func (t noCharts) Chart(of *v1alpha1.WorkloadChart) (*charts.Chart, error) {
+	t.Errorf("the chart %s is fetched", of.From)
+	return nil, errors.New("there are no charts")
+}
+
+// TestChartsOfProvidersAreNotFetched: the catalog refuses their offerings before it looks for their charts, with the
+// operator's credentials for registries.
+func TestChartsOfProvidersAreNotFetched(t *testing.T) {
+	o := offering("test", sells(t, site("sha256:"+strings.Repeat("0", 64))), func(o *v1alpha1.ServiceOffering) { o.Spec.Provider = "acme" })
+	verdicts, err := judge([]v1alpha1.ServiceOffering{o}, noCharts{t}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := verdicts[0]; v.accepted || v.reason != ReasonInvalid {
+		t.Errorf("accepted: %t, %s", v.accepted, v.reason)
+	} else {
+		contains(t, v.message, "plans[0].workload.components[0].chart: charts are executed by the broker")
 	}
 }

@@ -106,7 +106,7 @@ func (s *Schema) Validate(value any) *Violation {
 		location = append(slices.Clone(location), slices.Min(unknown.Properties))
 	}
 	return &Violation{
-		Path: pointer(location), Unknown: isUnknown,
+		Path: Pointer(location...), Unknown: isUnknown,
 		Message: cause.ErrorKind.LocalizedString(message.NewPrinter(language.English)), // a printer is not safe for concurrent use
 	}
 }
@@ -124,7 +124,8 @@ func firstCause(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	return e
 }
 
-func pointer(location []string) string {
+// Pointer returns a JSON Pointer (RFC 6901): empty for the whole value.
+func Pointer(location ...string) string {
 	var b strings.Builder
 	for _, token := range location {
 		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
