@@ -80,10 +80,9 @@ func (s *backupSchedule) register(registry prometheus.Registerer) error {
 func (s *backupSchedule) Start(ctx context.Context) error {
 	s.clear()
 	wait := time.Duration(0)
-	if made := s.made(); len(made) > 0 {
-		newest := made[len(made)-1]
+	if newest, ok := s.newest(time.Now()); ok {
 		s.last.Set(float64(newest.Unix()))
-		wait = min(s.every, time.Until(newest.Add(s.every))) // a clock may have been wrong
+		wait = time.Until(newest.Add(s.every))
 	}
 	for {
 		select {
@@ -109,7 +108,7 @@ func (s *backupSchedule) once(ctx context.Context) error {
 	}
 	s.last.Set(float64(made.Taken.Unix()))
 	s.logger.Info("backed the hub up", "file", path, "resources", made.Resources, "took", time.Since(now).Round(time.Millisecond).String())
-	all := s.made()
+	all := s.made(now)
 	if s.keep == 0 || len(all) <= s.keep {
 		return nil
 	}
@@ -122,8 +121,18 @@ func (s *backupSchedule) once(ctx context.Context) error {
 // backupName is the layout of the names of backups, by the time when each was begun, in UTC.
 const backupName = "sluice-20060102T150405Z.backup"
 
-// made returns the times of the backups in the folder, the oldest first.
-func (s *backupSchedule) made() (times []time.Time) {
+// newest returns the time of the newest backup in the folder, if there is one that is not dated after now.
+func (s *backupSchedule) newest(now time.Time) (at time.Time, ok bool) {
+	made := s.made(now)
+	if len(made) == 0 || made[len(made)-1].After(now) {
+		return time.Time{}, false
+	}
+	return made[len(made)-1], true
+}
+
+// made returns the times of the backups in the folder, the oldest first. Those dated after now come before all others:
+// they were made while the clock was ahead, and would otherwise outlive all that are made until the clock has caught up.
+func (s *backupSchedule) made(now time.Time) (times []time.Time) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		s.logger.Error("the backups cannot be listed", "error", err)
@@ -134,7 +143,11 @@ func (s *backupSchedule) made() (times []time.Time) {
 		}
 	}
 	slices.SortFunc(times, time.Time.Compare)
-	return times
+	ahead := slices.IndexFunc(times, func(at time.Time) bool { return at.After(now) })
+	if ahead < 0 {
+		return times
+	}
+	return slices.Concat(times[ahead:], times[:ahead])
 }
 
 // clear removes parts of backups during which Sluice was killed.

@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestBackupEvery: `sluice serve` backs its hub up at once, and again, keeps as many backups as it shall, removes what a
@@ -62,6 +66,54 @@ func TestBackupEvery(t *testing.T) {
 		t.Errorf("restore: %v\n%s", err, out)
 	}
 	s.start()
+}
+
+// TestBackupsAfterTheClockWasAhead: the backup that was just made stays, and those dated after it go first, also if there
+// are as many of these as are kept.
+func TestBackupsAfterTheClockWasAhead(t *testing.T) {
+	h, _, _ := startHub(t)
+	away := t.TempDir()
+	key, file, dir := filepath.Join(away, "backup.key"), filepath.Join(away, "file"), filepath.Join(away, "backups")
+	mustSluice(t, "hub", "key", key)
+	if err := os.WriteFile(file, []byte("any"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var ahead []string
+	for _, name := range []string{"sluice-21000101T000000Z.backup", "sluice-21000102T000000Z.backup", "sluice-20200101T000000Z.backup"} {
+		ahead = append(ahead, name)
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &backupSchedule{hubBackup: hubBackup{config: h.Config, key: key, keyset: file, platforms: file}, dir: dir, keep: 3, logger: slog.New(slog.DiscardHandler)}
+	if err := s.register(prometheus.NewRegistry()); err != nil {
+		t.Fatal(err)
+	}
+	if at, ok := s.newest(time.Now()); !ok || at.Year() != 2020 {
+		t.Errorf("the newest is of %s, %t", at, ok)
+	}
+	for _, want := range [][]string{{ahead[1], ahead[2], "made"}, {ahead[2], "made", "made"}, {"made", "made", "made"}} {
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // names have seconds
+		if err := s.once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, at := range s.made(time.Now()) {
+			name := at.Format(backupName)
+			if !slices.Contains(ahead, name) {
+				name = "made"
+			}
+			got = append(got, name)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("there are %q, want %q", got, want)
+		}
+	}
 }
 
 // TestBackupFlags: what could make no use of a backup is refused before Sluice serves.
