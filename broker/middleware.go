@@ -115,7 +115,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 // admit checks what all routes require of a request.
 func (s *server) admit(c *call) error {
 	var err error
-	if c.platform, err = s.authenticate(c.Request); err != nil {
+	if c.platform, err = s.strangers.authenticate(s.Platforms, c.Request); err != nil {
 		return err
 	}
 	if c.version, err = parseVersion(c.Header.Get(headerVersion)); err != nil {

@@ -103,7 +103,7 @@ func LoadPlatforms(path string) (*Platforms, error) {
 	return p, nil
 }
 
-// AcceptTokens makes Authenticate accept the tokens of platforms too. It is to be called before any request is
+// AcceptTokens accepts the tokens of platforms too. It is to be called before any request is
 // authenticated.
 func (p *Platforms) AcceptTokens(tokens TokenVerifier) { p.tokens = tokens }
 
@@ -119,7 +119,7 @@ func (p *Platforms) CredentialsOf(caller access.Caller) [][sha256.Size]byte {
 	return digests
 }
 
-// Prove returns the platform that sent a request with its credentials, and the digest of these. Unlike Authenticate, it
+// Prove returns the platform that sent a request with its credentials, and the digest of these. Unlike Guarded, it
 // accepts no tokens: a token is not renewed by itself.
 func (p *Platforms) Prove(r *http.Request) (proven access.Proof, ok bool) {
 	platform, sent, ok := p.prove(r)
@@ -137,17 +137,11 @@ func (p *Platforms) Identify(ctx context.Context, token string) ([]access.Proof,
 // Issuers returns the OpenID Connect issuers that are listed now.
 func (p *Platforms) Issuers() *openid.Issuers { return p.file.Current().issuers }
 
-// Authenticate returns the platform that sent a request, by its credentials, by a token of this broker, or by a token
-// of an issuer, which it may have to ask for its keys. The running time of the first depends neither on which
-// credentials are known nor on how many bytes of the sent ones are right. A request with an Authorization header is
-// judged by that header alone.
-func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
-	platform, _, err := p.identify(r)
-	return platform, err == nil
-}
-
-// identify does what Authenticate does, and also returns the digest of the credentials sent. The error contains
-// openid.ErrUnavailable if it is not known whether they are right, and is never to be shown to who sent them.
+// identify returns the platform that sent a request, by its credentials, by a token of this broker, or by a token of an
+// issuer, which it may have to ask for its keys, and the digest of the credentials sent. The running time of the first
+// depends neither on which credentials are known nor on how many bytes of the sent ones are right. A request with an
+// Authorization header is judged by that header alone. The error contains openid.ErrUnavailable if it is not known whether
+// the credentials are right, and is never to be shown to who sent them.
 func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.Size]byte, err error) {
 	platform, sent, ok := p.prove(r)
 	if ok {

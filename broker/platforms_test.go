@@ -74,7 +74,7 @@ func TestAuthenticate(t *testing.T) {
 				h(r)
 			}
 			got := ""
-			if platform, ok := platforms.Authenticate(r); ok {
+			if platform, _, err := platforms.identify(r); err == nil {
 				got = platform.Name
 			}
 			if got != row.want {
@@ -167,8 +167,8 @@ func TestPlatformsFollowTheirFile(t *testing.T) {
 	admits := func(token string) bool {
 		r, _ := http.NewRequest("GET", "/", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
-		_, ok := platforms.Authenticate(r)
-		return ok
+		_, _, err := platforms.identify(r)
+		return err == nil
 	}
 	write(`{platforms: [{name: a, bearer: [first, second]}]}`)
 	if !admits("first") || !admits("second") {
@@ -223,7 +223,7 @@ func TestPlatformsByToken(t *testing.T) {
 			r.Header.Set("Authorization", header)
 		}
 		got := ""
-		if platform, ok := platforms.Authenticate(r); ok {
+		if platform, _, err := platforms.identify(r); err == nil {
 			got = platform.Name
 		}
 		proven, ok := platforms.Prove(r)

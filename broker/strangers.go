@@ -52,17 +52,25 @@ func newStrangers(c clock.PassiveClock) *strangers {
 	}
 }
 
+// Guarded returns a function that authenticates the requests of platforms as the OSB API does, with a limit of its own for
+// wrong credentials from one address (Request.RemoteAddr). It is safe for concurrent use. Its error is an *Error: 401, 429
+// with RetryAfter, or 503 if the issuer of a token cannot be asked.
+func (p *Platforms) Guarded(c clock.PassiveClock) func(*http.Request) (*Platform, error) {
+	s := newStrangers(c)
+	return func(r *http.Request) (*Platform, error) { return s.authenticate(p, r) }
+}
+
 // authenticate returns the platform that sent a request, or an error if it is refused.
-func (s *server) authenticate(r *http.Request) (*Platform, error) {
+func (s *strangers) authenticate(platforms *Platforms, r *http.Request) (*Platform, error) {
 	from := callers.Address(r)
-	platform, credentials, err := s.Platforms.identify(r)
+	platform, credentials, err := platforms.identify(r)
 	sent := familiarity{from, credentials}
 	if err == nil {
-		if _, familiar := s.strangers.familiar.Get(sent); familiar {
+		if _, familiar := s.familiar.Get(sent); familiar {
 			return platform, nil
 		}
 	}
-	if wait := s.strangers.wrong.Wait(from); wait > 0 {
+	if wait := s.wrong.Wait(from); wait > 0 {
 		return nil, tooManyFailures(wait)
 	}
 	if errors.Is(err, openid.ErrUnavailable) {
@@ -70,12 +78,12 @@ func (s *server) authenticate(r *http.Request) (*Platform, error) {
 			Description: "The issuer of the token cannot be asked for its keys right now."}
 	}
 	if err != nil {
-		s.strangers.wrong.Count(from)
+		s.wrong.Count(from)
 		refusal := *errUnauthorized
 		refusal.Err = err
 		return nil, &refusal
 	}
-	s.strangers.familiar.Add(sent, nil)
+	s.familiar.Add(sent, nil)
 	return platform, nil
 }
 

@@ -5,18 +5,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/internal/callers"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/reader"
 )
@@ -24,14 +33,18 @@ import (
 // mostReaders is how many connections readers of resources may have open.
 const mostReaders = 256
 
+// refusalsLogged is how many refused readers are logged one by one; after that, one a second is logged.
+const refusalsLogged = 20
+
 // resourcesListener serves what the inventory sells over gRPC, to platforms that may read it, once the inventory is
 // filled. It runs on the replica that leads, because only that one's inventory is.
 type resourcesListener struct {
 	address, certificate, key string
 
-	platforms *broker.Platforms
-	inventory *placement.Inventory
-	filled    chan struct{}
+	authenticate func(*http.Request) (*broker.Platform, error)
+	inventory    *placement.Inventory
+	filled       chan struct{}
+	logged       rate.Sometimes // refusals
 }
 
 func (l *resourcesListener) bind(flags *pflag.FlagSet) {
@@ -49,7 +62,8 @@ func (l *resourcesListener) add(mgr ctrl.Manager, osb *listener, platforms *brok
 	if l.certificate == "" || l.key == "" {
 		return nil, errors.New("--resources-listen needs --resources-tls-cert and --resources-tls-key, because tokens are sent to it")
 	}
-	l.platforms, l.inventory, l.filled = platforms, inventory, make(chan struct{})
+	l.authenticate, l.inventory, l.filled = platforms.Guarded(clock.RealClock{}), inventory, make(chan struct{})
+	l.logged = rate.Sometimes{First: refusalsLogged, Interval: time.Second}
 	return sync.OnceFunc(func() { close(l.filled) }), mgr.Add(l)
 }
 
@@ -79,11 +93,35 @@ func (l *resourcesListener) Start(ctx context.Context) error {
 	return nil
 }
 
-// admit is reader.Admit, by the platforms file.
-func (l *resourcesListener) admit(authorization, name string) (platform string, clusters labels.Selector) {
-	known, ok := l.platforms.Authenticate(&http.Request{Header: http.Header{"Authorization": {authorization}}})
-	if !ok {
-		return "", nil
+// admit is reader.Admit, by the platforms file. It refuses addresses that have sent too many wrong tokens.
+func (l *resourcesListener) admit(ctx context.Context, authorization, name string) (platform string, clusters labels.Selector, err error) {
+	r := (&http.Request{Header: http.Header{"Authorization": {authorization}}}).WithContext(ctx)
+	if from, ok := peer.FromContext(ctx); ok {
+		r.RemoteAddr = from.Addr.String()
 	}
-	return known.Name, known.Reads[name]
+	known, err := l.authenticate(r)
+	if err != nil {
+		refusal := refusalOf(err)
+		l.logged.Do(func() {
+			slog.Info("refused a reader of resources", "from", callers.Address(r), "code", refusal.Code().String(), "reason", err) // it quotes no credentials
+		})
+		return "", nil, refusal.Err()
+	}
+	return known.Name, known.Reads[name], nil
+}
+
+// refusalOf returns the status of gRPC for an error of broker.Platforms.Guarded.
+func refusalOf(err error) *status.Status {
+	refused := (*broker.Error)(nil)
+	if !errors.As(err, &refused) {
+		return status.New(codes.Internal, "the token cannot be checked")
+	}
+	switch refused.Status {
+	case http.StatusTooManyRequests:
+		return status.Newf(codes.ResourceExhausted, "too many wrong tokens came from this address: try again in %ds", int(math.Ceil(refused.RetryAfter.Seconds())))
+	case http.StatusServiceUnavailable:
+		return status.New(codes.Unavailable, refused.Description)
+	default:
+		return status.New(codes.Unauthenticated, "the token is not accepted")
+	}
 }

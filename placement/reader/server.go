@@ -40,9 +40,10 @@ type server struct {
 	subscriptions map[string]int // by platform
 }
 
-// Admit returns the platform of a call, by its header Authorization, and the clusters that it may read by a name;
-// "" for a caller that is not known, and nil for a name that the platform may not read.
-type Admit func(authorization, name string) (platform string, clusters labels.Selector)
+// Admit returns the platform of a call, by its header Authorization, and the clusters that it may read by a name; nil for
+// a name that the platform may not read. The context is that of the call. The error, a status of gRPC, is the answer to a
+// caller that is refused.
+type Admit func(ctx context.Context, authorization, name string) (platform string, clusters labels.Selector, err error)
 
 // NewServer returns a gRPC server of what an inventory sells. Options are added to its own, which bound what a caller
 // can make it hold; the caller sets the credentials.
@@ -89,10 +90,10 @@ func (s *server) service(m methods) *grpc.ServiceDesc {
 // read returns the platform that calls, and what the clusters of a name sell together.
 func (s *server) read(ctx context.Context, name string) (platform string, answer *resourcesv1.ReadResponse, err error) {
 	given, _ := metadata.FromIncomingContext(ctx)
-	platform, clusters := s.admit(strings.Join(given.Get("authorization"), ","), name)
+	platform, clusters, err := s.admit(ctx, strings.Join(given.Get("authorization"), ","), name)
 	switch {
-	case platform == "":
-		return "", nil, status.Error(codes.Unauthenticated, "the token is not accepted")
+	case err != nil:
+		return "", nil, err
 	case clusters == nil:
 		return "", nil, status.Errorf(codes.NotFound, "platform %s may read nothing by the name %s: the platforms file lists such names under reads", platform, quoted(name))
 	}

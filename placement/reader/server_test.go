@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -42,15 +44,15 @@ func serveLower(t *testing.T, protocol v1alpha1.ReaderProtocol) *lower {
 		t.Fatal(err)
 	}
 	l := &lower{Inventory: placement.NewInventory()}
-	l.server = reader.NewServer(l.Inventory, func(authorization, name string) (string, labels.Selector) {
+	l.server = reader.NewServer(l.Inventory, func(_ context.Context, authorization, name string) (string, labels.Selector, error) {
 		l.reads.Add(1)
 		switch {
 		case authorization != "Bearer secret":
-			return "", nil
+			return "", nil, status.Error(codes.Unauthenticated, "the token is not accepted")
 		case name != "eu":
-			return "upper", nil
+			return "upper", nil, nil
 		}
-		return "upper", labels.Set{v1alpha1.LabelRegion: "eu"}.AsSelector()
+		return "upper", labels.Set{v1alpha1.LabelRegion: "eu"}.AsSelector(), nil
 	}, grpc.Creds(credentials.NewServerTLSFromCert(&certificate)))
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
