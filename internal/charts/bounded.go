@@ -2,41 +2,62 @@ package charts
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"text/template"
 
 	"github.com/Masterminds/sprig/v3"
 )
 
-// mostItems is the greatest number of items that one call in a template makes.
-const mostItems = 10_000
+// mostItems is the greatest number of items that one call in a template makes, and mostCounted that of all calls in one
+// rendering.
+const mostItems, mostCounted = 10_000, 100_000
 
-// bounded are the functions of templates whose result can be of any size, with a limit: a consumer's
-// parameter may be their argument.
-var bounded = template.FuncMap{
-	"until": func(count int) ([]int, error) {
-		return limited(count, func() []int { return untilStep(0, count, 1) })
-	},
-	"untilStep": func(start, stop, step int) ([]int, error) {
-		if step == 0 {
-			return nil, nil
-		}
-		return limited((stop-start)/step, func() []int { return untilStep(start, stop, step) })
-	},
-	"seq": func(params ...int) (string, error) {
-		for _, p := range params {
-			if _, err := limited(p, func() string { return "" }); err != nil {
-				return "", err
+// budget is the amount that the templates of one rendering may still make by functions whose result can be of any size. A
+// consumer's parameter may be their argument. The engine collects the output of a template before it returns any, so that
+// these functions are the place to bound it while it grows.
+type budget struct {
+	// items of lists, and bytes of repeated texts.
+	items, bytes int
+}
+
+// functions returns those functions, with limits.
+func (b *budget) functions() template.FuncMap {
+	return template.FuncMap{
+		"until": func(count int) ([]int, error) {
+			if err := b.take(float64(count)); err != nil {
+				return nil, err
 			}
-		}
-		return seq(params...), nil
-	},
-	"repeat": func(count int, text string) (string, error) {
-		if count > 0 && len(text) > mostRendered/count {
-			return "", fmt.Errorf("%d times %d bytes are more than %d", count, len(text), mostRendered)
-		}
-		return strings.Repeat(text, max(count, 0)), nil
-	},
+			return untilStep(0, count, 1), nil
+		},
+		"untilStep": func(start, stop, step int) ([]int, error) {
+			if step == 0 {
+				return nil, nil
+			}
+			if err := b.take((float64(stop) - float64(start)) / float64(step)); err != nil {
+				return nil, err
+			}
+			return untilStep(start, stop, step), nil
+		},
+		"seq": func(params ...int) (string, error) {
+			for _, p := range params {
+				if err := b.take(float64(p)); err != nil {
+					return "", err
+				}
+			}
+			return seq(params...), nil
+		},
+		"repeat": func(count int, text string) (string, error) {
+			if count > 0 && len(text) > mostRendered/count {
+				return "", fmt.Errorf("%d times %d bytes are more than %d", count, len(text), mostRendered)
+			}
+			count = max(count, 0)
+			if b.bytes -= count * len(text); b.bytes < 0 {
+				return "", fmt.Errorf("its templates repeat texts to more than %d bytes", mostRendered)
+			}
+			return strings.Repeat(text, count), nil
+		},
+	}
 }
 
 var (
@@ -44,10 +65,14 @@ var (
 	seq       = sprig.FuncMap()["seq"].(func(params ...int) string)
 )
 
-func limited[T any](size int, result func() T) (T, error) {
-	if max(size, -size) > mostItems {
-		var none T
-		return none, fmt.Errorf("%d items are more than %d", max(size, -size), mostItems)
+// take counts the items of one call; a negative number counts as its absolute value.
+func (b *budget) take(items float64) error {
+	items = math.Abs(items)
+	if items > mostItems {
+		return fmt.Errorf("%.0f items are more than %d", items, mostItems)
 	}
-	return result(), nil
+	if b.items -= int(items); b.items < 0 {
+		return fmt.Errorf("its templates count more than %d items", mostCounted)
+	}
+	return nil
 }

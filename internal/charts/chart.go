@@ -213,7 +213,8 @@ func (c *Chart) render(r Release) (map[string]string, error) {
 	if err := check(loaded, all); err != nil {
 		return nil, err
 	}
-	files, err := engine.Engine{CustomTemplateFuncs: bounded}.RenderWithContext(context.Background(), loaded, top)
+	left := budget{items: mostCounted, bytes: mostRendered}
+	files, err := engine.Engine{CustomTemplateFuncs: left.functions()}.RenderWithContext(context.Background(), loaded, top)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,9 @@ func TestRefused(t *testing.T) {
 		{name: "no object", file: map[string]string{"web/templates/x.yaml": "a: b"}, because: "web/templates/x.yaml: has no apiVersion and kind"},
 		{name: "a loop of any length", file: map[string]string{"web/templates/x.yaml": "{{ range until 2000000000 }}x{{ end }}"}, because: "2000000000 items are more than 10000"},
 		{name: "a text of any length", file: map[string]string{"web/templates/x.yaml": `{{ repeat 2000000000 "xxx" }}`}, because: "2000000000 times 3 bytes are more than 4194304"},
+		{name: "a loop longer than numbers", file: map[string]string{"web/templates/x.yaml": "{{ range untilStep -9223372036854775807 9223372036854775807 1 }}x{{ end }}"}, because: "18446744073709551616 items are more than 10000"},
+		{name: "a long text many times", file: map[string]string{"web/templates/x.yaml": `{{ range until 10000 }}{{ repeat 4000 "x" }}{{ end }}`}, because: "its templates repeat texts to more than 4194304 bytes"},
+		{name: "a loop in a loop", file: map[string]string{"web/templates/x.yaml": "{{ range until 10000 }}{{ range untilStep 0 10000 1 }}{{ end }}{{ end }}"}, because: "its templates count more than 100000 items"},
 		{name: "a schema of another host", file: map[string]string{"web/values.schema.json": `{"$ref": "https://example.org/schema.json"}`}, because: `values.schema.json of web: refers to "https://example.org/schema.json"; only references within the schema, starting with #, are allowed`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
