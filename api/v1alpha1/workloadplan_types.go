@@ -169,7 +169,7 @@ type WorkloadComponent struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:MinItems=1
 	Manifests []Manifest `json:"manifests,omitempty"`
-	// Chart of Helm, of which the component is a release.
+	// Chart of Helm, of which the component is a release; only in offerings of the operator.
 	Chart *WorkloadChart `json:"chart,omitempty"`
 }
 
