@@ -44,7 +44,7 @@ type resourcesListener struct {
 	authenticate func(*http.Request) (*broker.Platform, error)
 	inventory    *placement.Inventory
 	filled       chan struct{}
-	logged       rate.Sometimes // refusals
+	logged       *rate.Sometimes // refusals
 }
 
 func (l *resourcesListener) bind(flags *pflag.FlagSet) {
@@ -63,7 +63,7 @@ func (l *resourcesListener) add(mgr ctrl.Manager, osb *listener, platforms *brok
 		return nil, errors.New("--resources-listen needs --resources-tls-cert and --resources-tls-key, because tokens are sent to it")
 	}
 	l.authenticate, l.inventory, l.filled = platforms.Guarded(clock.RealClock{}), inventory, make(chan struct{})
-	l.logged = rate.Sometimes{First: refusalsLogged, Interval: time.Second}
+	l.logged = &rate.Sometimes{First: refusalsLogged, Interval: time.Second}
 	return sync.OnceFunc(func() { close(l.filled) }), mgr.Add(l)
 }
 

@@ -15,8 +15,8 @@ import (
 
 // maxStored and maxStoredBytes limit the credentials that the hub has of one presenter.
 const (
-	maxStored      = 1000
-	maxStoredBytes = 16 << 20
+	maxStored      = 5000
+	maxStoredBytes = 32 << 20
 )
 
 // take stores verified credentials for a presenter: all of them, or none if one was withdrawn or if the presenter would

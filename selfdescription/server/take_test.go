@@ -97,11 +97,11 @@ func TestAPresenterHasAtMostSoManyCredentials(t *testing.T) {
 	imported.Spec.Legacy, measured.Labels = true, map[string]string{v1alpha1.LabelCluster: "fra"}
 	s := newStock(t, append(has, imported, measured, stored("another's", zwei))...)
 
-	s.refuses(eins, []string{"provider eins would have 1001 credentials", "at most 1000 and 16777216", "removed at 2027-01-31T00:00:00Z"}, "a", "b", "c")
+	s.refuses(eins, []string{"provider eins would have 5001 credentials", "at most 5000 and 33554432", "removed at 2027-01-31T00:00:00Z"}, "a", "b", "c")
 	if refusal := s.taken(eins, "a", "a", "b", "known 1", "another's"); refusal != nil {
 		t.Fatalf("two that are new, beside three that the hub has: %s", refusal)
 	}
-	s.refuses(eins, []string{"1001 credentials"}, "c", "known 1")
+	s.refuses(eins, []string{"5001 credentials"}, "c", "known 1")
 	if refusal := s.taken(eins, "a", "b", "known 1"); refusal != nil {
 		t.Errorf("presented again: %s", refusal)
 	}
