@@ -86,10 +86,10 @@ func (s *stock) refuses(who v1alpha1.Presenter, says []string, credentials ...st
 func TestAPresenterHasAtMostSoManyCredentials(t *testing.T) {
 	eins, zwei, consumer := v1alpha1.Presenter{Provider: "eins"}, v1alpha1.Presenter{Provider: "zwei"}, v1alpha1.Presenter{Consumer: "eins"}
 	var has []client.Object
-	for i := range 998 {
+	for i := range maxStored - 2 {
 		sd := stored(fmt.Sprint("known ", i), eins)
 		if i > 0 {
-			sd.Status.ValidUntil = &metav1.Time{Time: time.Date(2026, 12, 1+i, 0, 0, 0, 0, time.UTC)}
+			sd.Status.ValidUntil = &metav1.Time{Time: time.Date(2026, 12, 1+i%1000, 0, 0, 0, 0, time.UTC)}
 		}
 		has = append(has, sd)
 	}
@@ -97,7 +97,7 @@ func TestAPresenterHasAtMostSoManyCredentials(t *testing.T) {
 	imported.Spec.Legacy, measured.Labels = true, map[string]string{v1alpha1.LabelCluster: "fra"}
 	s := newStock(t, append(has, imported, measured, stored("another's", zwei))...)
 
-	s.refuses(eins, []string{"provider eins would have 5001 credentials", "at most 5000 and 33554432", "removed at 2027-01-31T00:00:00Z"}, "a", "b", "c")
+	s.refuses(eins, []string{"provider eins would have 5001 credentials", "at most 5000 and 33554432", "removed at 2027-01-30T00:00:00Z"}, "a", "b", "c")
 	if refusal := s.taken(eins, "a", "a", "b", "known 1", "another's"); refusal != nil {
 		t.Fatalf("two that are new, beside three that the hub has: %s", refusal)
 	}
@@ -118,13 +118,13 @@ func TestThePresentersCredentialsAreLimitedByTheirBytes(t *testing.T) {
 		return fmt.Sprintf("%d", i) + strings.Repeat("x", selfdescription.MaxCredential-len(fmt.Sprint(i)))
 	}
 	var has []client.Object
-	for i := range 63 {
+	for i := range maxStoredBytes/selfdescription.MaxCredential - 1 {
 		has = append(has, stored(long(i), eins))
 	}
 	s := newStock(t, has...)
-	s.refuses(eins, []string{"consumer eins would have 65 credentials of 16777217 bytes together", "none of them has an end"}, long(63), "x")
-	if refusal := s.taken(eins, long(63)); refusal != nil {
+	s.refuses(eins, []string{"consumer eins would have 129 credentials of 33554433 bytes together", "none of them has an end"}, long(-1), "x")
+	if refusal := s.taken(eins, long(-1)); refusal != nil {
 		t.Errorf("as many bytes as are allowed: %s", refusal)
 	}
-	s.refuses(eins, []string{"16777217"}, "x")
+	s.refuses(eins, []string{"33554433"}, "x")
 }
