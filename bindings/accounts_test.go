@@ -229,3 +229,25 @@ func TestDeletedAccountsThatCannotBeRead(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A refusal counts as waiting only while the cluster deletes the namespace.
+func TestRefusalsWhileANamespaceIsDeleted(t *testing.T) {
+	forbidden, broken := apierrors.NewForbidden(schema.GroupResource{}, "sb-1", nil), errors.New("no")
+	for name, row := range map[string]struct {
+		leaves  bool
+		err     error
+		pending bool
+	}{
+		"refused, and it goes": {true, forbidden, true}, "refused, and it stays": {false, forbidden, false},
+		"broken, and it goes": {true, broken, false}, "done, and it goes": {true, nil, false},
+	} {
+		namespace := &corev1.Namespace{}
+		if row.leaves {
+			namespace.DeletionTimestamp = &metav1.Time{Time: today}
+		}
+		got := whileDeleted(namespace, "a", row.err)
+		if pending := (*pendingError)(nil); errors.As(got, &pending) != row.pending || !row.pending && !errors.Is(got, row.err) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

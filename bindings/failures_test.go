@@ -129,7 +129,10 @@ func (p *passing) until(t *testing.T, b *v1alpha1.ServiceBinding, what string, w
 			}
 			return false, nil
 		}
-		if err != nil || !wanted(now) {
+		if err != nil {
+			t.Errorf("%s: nothing has failed, and a pass ends with %v", what, err)
+		}
+		if !wanted(now) {
 			return false, nil
 		}
 		if now != nil {

@@ -82,11 +82,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if err != nil {
 		return reconcile.Result{}, err // with back-off; the present credentials stay
 	}
-	if renewal {
-		log.FromContext(ctx).Info("renews the credentials", "binding", b.Name, "before", b.Status.ExpiresAt)
-	} else {
-		log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
-	}
+	log.FromContext(ctx).Info("issues credentials anew", "binding", b.Name, "renewal", renewal, "from", b.Status.Issued, "to", clustersOf(&instance))
 	return c.succeed(ctx, b, &instance, issued, found)
 }
 

@@ -276,7 +276,12 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 	if err := c.unbindHook(ctx, b, instance, cluster); err != nil {
 		return err
 	}
-	err = a.delete(ctx, slices.Contains(b.Status.AddressClusters, cluster))
+	return whileDeleted(&namespace, cluster, a.delete(ctx, slices.Contains(b.Status.AddressClusters, cluster)))
+}
+
+// whileDeleted returns *pendingError for a refusal by a cluster that is deleting the namespace, and with it Sluice's rights
+// there; every other error as it is.
+func whileDeleted(namespace *corev1.Namespace, cluster string, err error) error {
 	if apierrors.IsForbidden(err) && !namespace.DeletionTimestamp.IsZero() {
 		return &pendingError{detail: "cluster " + cluster + " is still deleting the instance's namespace"}
 	}

@@ -67,13 +67,9 @@ const leftPatience = 5 * time.Second
 // revokeLeft revokes on the clusters that the instance has left, if they answer. On the
 // others, the account is deleted with the instance's namespace when they answer again.
 func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) {
-	clusters := leftOf(instance)
-	if len(clusters) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, leftPatience)
 	defer cancel()
-	if err := c.revokeAll(ctx, b, instance, clusters); err != nil {
+	if err := c.revokeAll(ctx, b, instance, leftOf(instance)); err != nil {
 		log.FromContext(ctx).Info("an account goes with the instance's namespace", "binding", b.Name, "reason", publicReason(err))
 	}
 }

@@ -159,9 +159,7 @@ func (c *Controller) predecessorUpstream(ctx context.Context, b *v1alpha1.Servic
 
 // waitUpstream records that another broker is binding.
 func (c *Controller) waitUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, pending *upstreamPendingError) (reconcile.Result, error) {
-	c.begin(b, v1alpha1.OperationBind)
-	b.Status.Operation.Description = "waiting for the provider to bind the instance"
-	return reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}, c.writeStatus(ctx, b)
+	return reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}, c.wait(ctx, b, v1alpha1.OperationBind, "waiting for the provider to bind the instance")
 }
 
 // failUpstream ends a bind for good, once nothing of it is left at the broker (OSB 2.17, "Orphan

@@ -46,6 +46,7 @@ type upstream struct {
 	there map[string]bool // bindings at the broker, by path
 
 	result reconcile.Result // of the last pass
+	err    error
 
 	// dies is set by the broker's side: the process is another one after this pass, and has died.
 	dies atomic.Bool
@@ -152,7 +153,7 @@ func (u *upstream) pass(b *v1alpha1.ServiceBinding, until func(*v1alpha1.Service
 	u.Helper()
 	key := client.ObjectKeyFromObject(b)
 	for range 3000 {
-		u.result, _ = u.controller.Reconcile(u.Context(), reconcile.Request{NamespacedName: key}) // errors come with back-off
+		u.result, u.err = u.controller.Reconcile(u.Context(), reconcile.Request{NamespacedName: key}) // errors come with back-off
 		if u.dies.Swap(false) {
 			u.died = true
 			u.restart()
@@ -274,13 +275,17 @@ func TestDefectsOfBinds(t *testing.T) {
 				_, _ = w.Write([]byte(row.body))
 				return true
 			}
-			b := u.order("b", "")
+			b, failed := u.order("b", ""), ""
 			u.pass(b, func(b *v1alpha1.ServiceBinding) bool {
-				// The broker deletes what it has made later.
-				if b.Status.Upstream != nil && b.Status.Upstream.Failure != "" && !ended(b) && u.result.RequeueAfter != time.Second {
-					t.Errorf("while it is deleted, the next pass is in %v", u.result.RequeueAfter)
+				if b.Status.Upstream == nil || b.Status.Upstream.Failure == "" || ended(b) {
+					return ended(b)
 				}
-				return ended(b)
+				// The broker deletes what it has made later.
+				if u.err != nil || u.result.RequeueAfter != time.Second || failed != "" && failed != b.ResourceVersion {
+					t.Errorf("while it is deleted: %v, the next pass is in %v, version %s after %s", u.err, u.result.RequeueAfter, b.ResourceVersion, failed)
+				}
+				failed = b.ResourceVersion
+				return false
 			})
 			if b.Status.Operation.State != v1alpha1.StateFailed || b.Status.Operation.Description != row.says || u.left() > 0 {
 				t.Errorf("it is %+v with %d left, want %q", b.Status.Operation, u.left(), row.says)
