@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -34,7 +35,7 @@ func TestReadersThatGuessAreSlowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := clocktesting.NewFakePassiveClock(time.Now())
-	l := &resourcesListener{authenticate: platforms.Guarded(now), inventory: placement.NewInventory()}
+	l := &resourcesListener{authenticate: platforms.Guarded(now), logged: &rate.Sometimes{First: refusalsLogged}, inventory: placement.NewInventory()}
 	server := reader.NewServer(l.inventory, l.admit)
 	socket, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
