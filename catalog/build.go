@@ -30,6 +30,7 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 		if accepted == nil {
 			continue
 		}
+		retired = retired || checkProvided(accepted) != nil // accepted by an earlier version
 		known := knownOf(accepted, clusters)
 		sum, err := digest(accepted, known, retired)
 		if err != nil {

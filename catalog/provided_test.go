@@ -104,3 +104,19 @@ func TestChartsOfProvidersAreNotFetched(t *testing.T) {
 		contains(t, v.message, "plans[0].workload.components[0].chart: charts are executed by the broker")
 	}
 }
+
+// TestChartsOfProvidersThatAreServedAreWithdrawn: an offering that was accepted when providers could sell charts takes no
+// new orders, and its instances live on.
+func TestChartsOfProvidersThatAreServedAreWithdrawn(t *testing.T) {
+	for provider, sold := range map[string]int{"": 1, "acme": 0} {
+		o := offering("test", sells(t, site("sha256:"+strings.Repeat("0", 64))), func(o *v1alpha1.ServiceOffering) { o.Spec.Provider = provider }, served)
+		snapshot, err := Build([]v1alpha1.ServiceOffering{o}, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := snapshot.Plan("test-id", "test-small")
+		if err != nil || plan.Offering.Retired != (sold == 0) || len(snapshot.All()) != sold {
+			t.Errorf("of %q: %d are sold, %v", provider, len(snapshot.All()), err)
+		}
+	}
+}
