@@ -157,8 +157,12 @@ func parametersConflict(plan *catalog.Plan, err error) error {
 		"The instance's parameters do not suit plan %s: %v. Send with the plan the parameters that the instance is to have; one that is null is dropped.", plan.Name, err)}
 }
 
-// mayChange refuses a change of plan that the catalog does not allow.
+// mayChange refuses a change of plan that the catalog does not allow. Visibility is checked first: a refusal names the
+// new plan and its kind, which a platform may not learn of a hidden one.
 func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to *catalog.Plan) error {
+	if err := c.mayOrder(snapshot, to); err != nil {
+		return err
+	}
 	old, err := snapshot.Plan(serviceID, from)
 	if err != nil {
 		return fmt.Errorf("find the instance's plan: %v", err) // not wrapped: the request is not at fault
@@ -166,7 +170,7 @@ func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to 
 	if why := old.CannotBecome(to); why != "" {
 		return &Error{Status: http.StatusUnprocessableEntity, Code: codePlanChangeNotSupported, Description: fmt.Sprintf("Plan not changed: %s.", why)}
 	}
-	return c.mayOrder(snapshot, to)
+	return nil
 }
 
 // writeDesired commits an update. Repeating an update that has just failed is a new

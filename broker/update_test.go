@@ -171,6 +171,7 @@ func TestUpdate(t *testing.T) {
 			"for an unknown plan":                       {"firm", patch("plan_id", "nothing"), 400, "BadRequest"},
 			"for a plan of another service":             {"firm", patch("plan_id", planOther), 400, "BadRequest"},
 			"for a plan that the platform does not see": {"firm", patch("plan_id", planSecret), 400, "BadRequest"},
+			"for a hidden plan that it cannot become":   {"fixed", patch("plan_id", planSecret), 400, "BadRequest"},
 			"for another service":                       {"firm", patch("service_id", otherService), 400, "BadRequest"},
 			"for parameters the plan does not take":     {"firm", patch("parameters", object{"clusters": 2}), 400, "BadRequest"},
 			"for other maintenance_info":                {"firm", patch("maintenance_info", object{"version": "9.9.9"}), 422, "MaintenanceInfoConflict"},
@@ -183,6 +184,10 @@ func TestUpdate(t *testing.T) {
 			t.Run(name, func(t *testing.T) { f.in(t).refused(row.status, row.code, "PATCH", instancePath(row.id), row.body) })
 		}
 		f.refused(422, "AsyncRequired", "PATCH", "/v2/service_instances/firm", patch("plan_id", planLarge))
+		hidden := f.do("PATCH", instancePath("fixed"), patch("plan_id", planSecret))
+		if unknown := f.do("PATCH", instancePath("fixed"), patch("plan_id", "nothing")); described(hidden, planSecret) != described(unknown, "nothing") {
+			t.Errorf("of a hidden plan it says %s, of an unknown one %s", hidden, unknown)
+		}
 		if f.listing() != before {
 			t.Error("something was changed")
 		}
