@@ -21,9 +21,10 @@ import (
 //   - Of a candidate with parameters of its own, the consumer's are those that its expressions read. One that is
 //     sent on unchanged (size: ${parameters.size}) is required, and has the schema that the broker gives.
 
-// candidateSchemas returns the schemas of a plan's offered candidates, by their names.
-func candidateSchemas(offers []offer) map[string]map[string]any {
-	all := map[string]map[string]any{}
+// candidateSchemas returns the schemas of a plan's offered candidates, by their names, and the names of the consumer's
+// parameters of instances that any candidate calls writeOnly, sorted: a schema that several share may not say so.
+func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden []string) {
+	all = map[string]map[string]any{}
 	for _, one := range []struct {
 		name string
 		of   func(offer) (theirs, template *runtime.RawExtension)
@@ -35,13 +36,17 @@ func candidateSchemas(offers []offer) map[string]map[string]any {
 		var schemas []map[string]any
 		for _, o := range offers {
 			theirs, template := one.of(o)
-			schemas = append(schemas, consumersSchema(decodeSchema(theirs), template))
+			schema, secret := consumersSchema(decodeSchema(theirs), template)
+			schemas = append(schemas, schema)
+			if one.name != bindingCreate {
+				hidden = append(hidden, secret...)
+			}
 		}
 		if shared := sharedParameters(schemas); shared != nil {
 			all[one.name] = shared
 		}
 	}
-	return all
+	return all, unique(hidden)
 }
 
 // decodeSchema returns a broker's schema; one for any parameters if it gives none.
@@ -56,19 +61,20 @@ func decodeSchema(of *runtime.RawExtension) map[string]any {
 	return anyObject()
 }
 
-// consumersSchema returns the schema of the consumer's parameters for a candidate whose broker has a schema. If
-// the candidate has a template, the consumer's parameters are those that it reads.
-func consumersSchema(theirs map[string]any, template *runtime.RawExtension) map[string]any {
+// consumersSchema returns the schema of the consumer's parameters for a candidate whose broker has a schema, and the
+// names of those that the broker calls writeOnly. If the candidate has a template, the consumer's parameters are those
+// that it reads.
+func consumersSchema(theirs map[string]any, template *runtime.RawExtension) (schema map[string]any, hidden []string) {
 	if template == nil {
-		return theirs
+		return theirs, WriteOnly(theirs)
 	}
 	var sent any
 	if utiljson.Unmarshal(template.Raw, &sent) != nil {
-		return anyObject() // such a plan is not served
+		return anyObject(), nil // such a plan is not served
 	}
-	read := reading{properties: map[string]any{}, required: map[string]bool{}}
-	read.from(sent, theirs)
-	schema := map[string]any{"type": "object", "properties": read.properties}
+	read := reading{root: theirs, properties: map[string]any{}, required: map[string]bool{}}
+	read.from(sent, theirs, false)
+	schema = map[string]any{"type": "object", "properties": read.properties}
 	if draft, ok := theirs["$schema"]; ok {
 		schema["$schema"] = draft
 	}
@@ -78,28 +84,33 @@ func consumersSchema(theirs map[string]any, template *runtime.RawExtension) map[
 	if !read.all {
 		schema["additionalProperties"] = false
 	}
-	return schema
+	return schema, read.hidden
 }
 
 // reading collects the consumer's parameters that a template reads.
 type reading struct {
+	root       map[string]any // the broker's schema
 	properties map[string]any
 	required   map[string]bool
-	all        bool // any parameter may be read
+	hidden     []string // parameters that become part of a writeOnly one
+	all        bool     // any parameter may be read
 }
 
-// from reads a value of the template that a broker's schema describes; nil means that none does.
-func (r *reading) from(value any, theirs map[string]any) {
+// from reads a value of the template that a broker's schema describes; nil means that none does. hides reports that the
+// value is part of one that is writeOnly.
+func (r *reading) from(value any, theirs map[string]any, hides bool) {
 	switch value := value.(type) {
 	case map[string]any:
 		described, _ := theirs["properties"].(map[string]any)
+		secret := map[string]bool{}
+		addWriteOnly(secret, r.root, theirs)
 		for _, name := range slices.Sorted(maps.Keys(value)) { // so that the last of several is always the same one
 			schema, _ := described[name].(map[string]any)
-			r.from(value[name], schema)
+			r.from(value[name], schema, hides || secret[name])
 		}
 	case []any:
 		for _, one := range value {
-			r.from(one, nil)
+			r.from(one, nil, hides)
 		}
 	case string:
 		uses, err := workload.UsesOf(value)
@@ -107,6 +118,9 @@ func (r *reading) from(value any, theirs map[string]any) {
 			uses.All = true // such a plan is not served
 		}
 		r.all = r.all || uses.All
+		if hides {
+			r.hidden = append(r.hidden, uses.Names...)
+		}
 		for _, name := range uses.Names {
 			if r.properties[name] == nil {
 				r.properties[name] = map[string]any{}

@@ -97,6 +97,8 @@ type Plan struct {
 	charts     workload.Charts
 	// passed are the schemas of an upstream plan by its candidates, by name.
 	passed map[string]map[string]any
+	// hidden are the parameters that a candidate's broker calls writeOnly. They stay hidden without its schema.
+	hidden []string
 }
 
 // IsBindable reports whether instances of the plan can be bound.

@@ -12,6 +12,8 @@ import (
 type passedOn struct {
 	// Schemas of the consumer's parameters, by the schemas' names in a plan, as far as they are known.
 	Schemas map[string]map[string]any
+	// Hidden are the names of the consumer's parameters that a candidate's broker calls writeOnly, sorted.
+	Hidden []string `json:",omitempty"`
 	// NotBindable and NotUpdateable report that no candidate is bindable, or lets instances change their plan.
 	NotBindable, NotUpdateable bool
 	// Maintenance is the version of new instances if all candidates have the same, otherwise empty.
@@ -55,8 +57,10 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 		none := func(says func(offer) bool) bool {
 			return !slices.ContainsFunc(offers, func(o offer) bool { return !says(o) })
 		}
+		schemas, hidden := candidateSchemas(offers)
 		passed[p.ID] = &passedOn{
-			Schemas:       candidateSchemas(offers),
+			Schemas:       schemas,
+			Hidden:        hidden,
 			NotBindable:   none(func(o offer) bool { return o.plan.NotBindable }),
 			NotUpdateable: none(func(o offer) bool { return o.plan.NotUpdateable && !isOrderedElsewhere(spec, p, o) }),
 			Maintenance:   sharedMaintenance(offers),
@@ -142,7 +146,7 @@ func (p *passedOn) addTo(plan *Plan) {
 	if p == nil {
 		return
 	}
-	plan.passed, plan.Withdrawn, plan.Behind = p.Schemas, p.Withdrawn, p.Behind
+	plan.passed, plan.hidden, plan.Withdrawn, plan.Behind = p.Schemas, p.Hidden, p.Withdrawn, p.Behind
 	no := false
 	if p.NotBindable {
 		plan.Bindable = &no

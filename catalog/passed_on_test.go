@@ -76,10 +76,10 @@ func TestSchemasOfCandidates(t *testing.T) {
 			`{"size": 8}`: "", `{"size": 9}`: "parameters/size: maximum: got 9, want 8", `{}`: "parameters: missing property 'size'", `{"size": 1, "disk": 1}`: "parameters/disk: the plan takes no such parameter",
 		}, "[key]"},
 		"candidates that agree": {[]one{{closed, ""}, {closed, ""}}, map[string]string{`{"size": 9}`: "parameters/size: maximum: got 9, want 8", `{"size": 1}`: ""}, "[key]"},
-		"one that takes more":   {[]one{{closed, ""}, {open, ""}}, map[string]string{`{"size": 9}`: "parameters/size: maximum: got 9, want 8", `{"disk": 1, "other": 1}`: "", `{"disk": "x"}`: "parameters/disk: got string, want integer", `{}`: ""}, "[]"},
+		"one that takes more":   {[]one{{closed, ""}, {open, ""}}, map[string]string{`{"size": 9}`: "parameters/size: maximum: got 9, want 8", `{"disk": 1, "other": 1}`: "", `{"disk": "x"}`: "parameters/disk: got string, want integer", `{}`: ""}, "[key]"},
 		"other types":           {[]one{{closed, ""}, {text, ""}}, map[string]string{`{"size": "L"}`: "", `{"size": 9}`: "", `{}`: "parameters: missing property 'size'", `{"size": 1, "x": 1}`: "parameters/x: the plan takes no such parameter"}, "[key]"},
-		"one without a schema":  {[]one{{closed, ""}, {"", ""}}, map[string]string{`{"x": 1}`: ""}, "[]"},
-		"one that says more":    {[]one{{closed, ""}, {odd, ""}}, map[string]string{`{"x": 1}`: ""}, "[]"},
+		"one without a schema":  {[]one{{closed, ""}, {"", ""}}, map[string]string{`{"x": 1}`: ""}, "[key]"},
+		"one that says more":    {[]one{{closed, ""}, {odd, ""}}, map[string]string{`{"x": 1}`: ""}, "[key]"},
 		"one that refers":       {[]one{{closed, ""}, {refers, ""}}, map[string]string{`{"size": "L"}`: "", `{"x": 1}`: "parameters/x: the plan takes no such parameter"}, "[key]"},
 		"alone, with references": {[]one{{refers, ""}}, map[string]string{
 			`{"size": "L"}`: "parameters/size: got string, want integer", `{}`: "",

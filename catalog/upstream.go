@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,27 +65,18 @@ func (p *Plan) PassesDashboardOf(broker string) bool {
 	return p.Upstream != nil && slices.ContainsFunc(p.Upstream.Candidates, func(c v1alpha1.UpstreamCandidate) bool { return c.Broker == broker && c.PassDashboard })
 }
 
-// HiddenParameters returns the names of the parameters that the plan's schemas call writeOnly (JSON Schema,
-// "writeOnly"), sorted: the hub stores them sealed, and nobody can fetch them.
+// HiddenParameters returns the names of the parameters that the plan's schemas, or those of a candidate's broker, call
+// writeOnly (JSON Schema, "writeOnly"), sorted: the hub stores them sealed, and nobody can fetch them.
 func (p *Plan) HiddenParameters() []string {
 	if p.Upstream == nil {
 		return workload.HiddenParameters(p.Workload)
 	}
-	hidden := map[string]bool{}
+	hidden := slices.Clone(p.hidden)
 	for _, one := range []*schema{p.create, p.update} {
-		var schema struct {
-			Properties map[string]struct {
-				WriteOnly bool `json:"writeOnly"`
-			} `json:"properties"`
-		}
-		if one == nil || json.Unmarshal(one.document, &schema) != nil {
-			continue // its properties are no object
-		}
-		for name, property := range schema.Properties {
-			if property.WriteOnly {
-				hidden[name] = true
-			}
+		var object map[string]any
+		if one != nil && json.Unmarshal(one.document, &object) == nil {
+			hidden = append(hidden, WriteOnly(object)...)
 		}
 	}
-	return slices.Sorted(maps.Keys(hidden))
+	return unique(hidden)
 }

@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// TestHiddenByAnyCandidate: a parameter that one candidate's broker calls writeOnly is hidden, whatever the others say of
+// it, whatever becomes of the schemas, and whatever the operator writes.
+func TestHiddenByAnyCandidate(t *testing.T) {
+	const (
+		secret = `{"type": "object", "properties": {"key": {"type": "string", "writeOnly": true}}, "additionalProperties": false}`
+		other  = `{"type": "object", "properties": {"key": {"type": "string", "maxLength": 8, "writeOnly": true}}, "additionalProperties": false}`
+		plain  = `{"type": "object", "properties": {"key": {"type": "string"}}, "additionalProperties": false}`
+		later  = `{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {"key": {"type": "string", "writeOnly": true}, "any": true}}`
+		refers = `{"type": "object", "definitions": {"a": {"$ref": "#/definitions/b"}, "b": {"type": "string", "writeOnly": true}}, "properties": {"key": {"$ref": "#/definitions/a"}}}`
+		round  = `{"type": "object", "definitions": {"a": {"$ref": "#/definitions/a"}}, "properties": {"key": {"$ref": "#/definitions/a"}, "k": {"writeOnly": true}}}`
+		parts  = `{"type": "object", "allOf": [{"properties": {"key": {"type": "string", "writeOnly": true}}}], "if": {"required": ["k"]}, "then": {"properties": {"k": {"writeOnly": true}}}}`
+		deep   = `{"type": "object", "properties": {"login": {"type": "object", "writeOnly": true, "properties": {"user": {"type": "string"}}}, "hosts": {"type": "array"}}}`
+	)
+	long := `{"type": "object", "description": "` + fmt.Sprintf("%065000d", 0) + `", "properties": {"key": {"writeOnly": true}}}`
+	type one struct{ schema, template string }
+	for name, row := range map[string]struct {
+		candidates []one
+		hidden     string
+		edits      []edit
+	}{
+		"described differently":        {[]one{{secret, ""}, {other, ""}}, "[key]", nil},
+		"by one of them":               {[]one{{plain, ""}, {secret, ""}}, "[key]", nil},
+		"by none":                      {[]one{{plain, ""}, {plain, ""}}, "[]", nil},
+		"in other drafts":              {[]one{{secret, ""}, {later, ""}}, "[key]", nil},
+		"beside one that is true":      {[]one{{later, ""}}, "[key]", nil},
+		"by reference":                 {[]one{{refers, ""}}, "[key]", nil},
+		"by reference, in turn":        {[]one{{refers, ""}, {plain, ""}}, "[key]", nil},
+		"in a circle":                  {[]one{{round, ""}}, "[k]", nil},
+		"in parts":                     {[]one{{parts, ""}, {plain, ""}}, "[k key]", nil},
+		"in a schema too long":         {[]one{{long, ""}}, "[key]", nil},
+		"as a part of a text":          {[]one{{secret, `{"key": "x-${parameters.pass}-${parameters.salt}"}`}}, "[pass salt]", nil},
+		"as a part of an object":       {[]one{{deep, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", nil},
+		"by a reference that is read":  {[]one{{refers, `{"key": "${parameters.pass}"}`}}, "[pass]", nil},
+		"though the operator does not": {[]one{{secret, ""}}, "[key]", []edit{schemas(`{"properties": {"key": {"type": "string"}}}`, `{"properties": {"key": {"type": "string"}}}`, "")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var brokers []v1alpha1.MemberCluster
+			var candidates []v1alpha1.UpstreamCandidate
+			for i, c := range row.candidates {
+				name := fmt.Sprint("broker-", i)
+				brokers, candidates = append(brokers, broker(name, c.schema, dbSmall)), append(candidates, candidate(name, c.template))
+			}
+			p := sold(t, brokers, append([]edit{upstream(candidates...)}, row.edits...)...)
+			if got := fmt.Sprint(p.HiddenParameters()); got != row.hidden {
+				t.Errorf("%s are hidden, want %s", got, row.hidden)
+			}
+		})
+	}
+}
