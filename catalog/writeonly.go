@@ -14,6 +14,36 @@ func WriteOnly(schema map[string]any) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// WriteOnlyPart returns a schema for any parameters that says only which properties another schema calls writeOnly, also
+// those inside of its properties. It is nil if there are none.
+func WriteOnlyPart(schema map[string]any) map[string]any {
+	part := writeOnlyPart(schema, schema)
+	if part != nil {
+		part["type"] = "object"
+	}
+	return part
+}
+
+func writeOnlyPart(root, schema map[string]any) map[string]any {
+	names, part := map[string]bool{}, map[string]any{}
+	addWriteOnly(names, root, schema)
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		if object, ok := property.(map[string]any); ok && !names[name] {
+			if inner := writeOnlyPart(root, object); inner != nil {
+				part[name] = inner
+			}
+		}
+	}
+	for name := range names {
+		part[name] = map[string]any{"writeOnly": true}
+	}
+	if len(part) == 0 {
+		return nil
+	}
+	return map[string]any{"properties": part}
+}
+
 // addWriteOnly adds the properties of a schema, which is a part of root, that are writeOnly.
 func addWriteOnly(names map[string]bool, root, schema map[string]any) {
 	properties, _ := schema["properties"].(map[string]any)

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,10 +71,16 @@ func (w *clusterWatch) readOrdered(ctx context.Context, hub client.Reader, broke
 	return nil
 }
 
-// schemasOf returns the schemas of the ordered plans of a broker's catalog, within the limits of the status. It
-// returns those before if they say the same: the hub writes JSON in its own way.
+// schemasOf returns the schemas of the ordered plans of a broker's catalog, within the limits of the status. Of a schema
+// that is left out, it returns which parameters are writeOnly: the catalog hides them. It returns those before if they
+// say the same: the hub writes JSON in its own way.
 func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alpha1.OfferedSchemas) (all []v1alpha1.OfferedSchemas) {
-	room := maxAllSchemaBytes
+	type found struct {
+		plan         string
+		whole, least v1alpha1.PlanSchemas
+	}
+	var plans []found
+	left, room := maxSchemas, maxAllSchemaBytes
 	for i := range from.Services {
 		s := &from.Services[i]
 		for k := range s.Plans {
@@ -81,25 +88,49 @@ func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alph
 			if !ordered[s.Name+"/"+p.Name] {
 				continue
 			}
-			one := v1alpha1.OfferedSchemas{Plan: s.Name + "/" + p.Name, PlanSchemas: v1alpha1.PlanSchemas{
-				InstanceCreate: validSchema(p.Schemas.Instance.Create), InstanceUpdate: validSchema(p.Schemas.Instance.Update), BindingCreate: validSchema(p.Schemas.Binding.Create),
-			}}
-			size := 0
-			for _, schema := range []*runtime.RawExtension{one.InstanceCreate, one.InstanceUpdate, one.BindingCreate} {
-				if schema != nil {
-					size += len(schema.Raw)
-				}
+			create, update := p.Schemas.Instance.Create, p.Schemas.Instance.Update
+			one := found{plan: s.Name + "/" + p.Name, least: v1alpha1.PlanSchemas{InstanceCreate: writeOnlyPart(create), InstanceUpdate: writeOnlyPart(update)}}
+			one.whole = v1alpha1.PlanSchemas{
+				InstanceCreate: cmp.Or(validSchema(create), one.least.InstanceCreate), InstanceUpdate: cmp.Or(validSchema(update), one.least.InstanceUpdate),
+				BindingCreate: validSchema(p.Schemas.Binding.Create),
 			}
-			if size > 0 && size <= room && len(all) < maxSchemas {
-				all, room = append(all, one), room-size
+			if size := bytesOf(&one.least); size > 0 && size <= room && left > 0 {
+				left, room = left-1, room-size
+			} else {
+				one.least = v1alpha1.PlanSchemas{}
 			}
+			plans = append(plans, one)
 		}
+	}
+	for _, one := range plans {
+		has, wants := bytesOf(&one.least), bytesOf(&one.whole)
+		switch {
+		case has > 0 && wants-has <= room:
+			room -= wants - has
+		case has > 0:
+			one.whole = one.least
+		case wants == 0 || wants > room || left == 0:
+			continue
+		default:
+			left, room = left-1, room-wants
+		}
+		all = append(all, v1alpha1.OfferedSchemas{Plan: one.plan, PlanSchemas: one.whole})
 	}
 	slices.SortFunc(all, func(a, b v1alpha1.OfferedSchemas) int { return strings.Compare(a.Plan, b.Plan) })
 	if isSameJSON(all, before) {
 		return before
 	}
 	return all
+}
+
+// bytesOf returns the length of all schemas of a plan.
+func bytesOf(of *v1alpha1.PlanSchemas) (size int) {
+	for _, schema := range []*runtime.RawExtension{of.InstanceCreate, of.InstanceUpdate, of.BindingCreate} {
+		if schema != nil {
+			size += len(schema.Raw)
+		}
+	}
+	return size
 }
 
 func isSameJSON(a, b []v1alpha1.OfferedSchemas) bool {
@@ -123,4 +154,22 @@ func validSchema(of osbclient.Parameters) *runtime.RawExtension {
 		return nil
 	}
 	return &runtime.RawExtension{Raw: of.Schema}
+}
+
+// writeOnlyPart returns a schema that says which parameters are writeOnly, and no more; nil if none are. Unlike
+// validSchema it takes one that cannot be checked.
+func writeOnlyPart(of osbclient.Parameters) *runtime.RawExtension {
+	var object map[string]any
+	if json.Unmarshal(of.Schema, &object) != nil {
+		return nil
+	}
+	part := catalog.WriteOnlyPart(object)
+	if part == nil {
+		return nil
+	}
+	raw, err := json.Marshal(part)
+	if err != nil {
+		return nil // it was JSON before
+	}
+	return &runtime.RawExtension{Raw: raw}
 }

@@ -1,0 +1,74 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/internal/osbclient"
+)
+
+// TestWriteOnlyIsRecorded: which parameters a broker calls writeOnly is known also of schemas that are left out: those
+// that cannot be checked, are too long, or have no room beside those of other plans.
+func TestWriteOnlyIsRecorded(t *testing.T) {
+	const least = `{"properties":{"key":{"writeOnly":true},"login":{"properties":{"password":{"writeOnly":true}}}},"type":"object"}`
+	schema := func(more string) osbclient.Parameters {
+		return osbclient.Parameters{Schema: json.RawMessage(`{"type": "object", ` + more + ` "properties": {"size": {"type": "integer"},
+			"key": {"type": "string", "writeOnly": true}, "login": {"type": "object", "properties": {"password": {"type": "string", "writeOnly": true}}}}}`)}
+	}
+	long := func(length int) string { return `"description": "` + strings.Repeat("x", length) + `",` }
+	plan := func(name string, create osbclient.Parameters) osbclient.Plan {
+		p := osbclient.Plan{Name: name}
+		p.Schemas.Instance.Create = create
+		return p
+	}
+	for name, row := range map[string]struct {
+		create osbclient.Parameters
+		plans  int
+		want   map[string]bool // by plan: whether the schema is there as a whole
+	}{
+		"as it is":                         {schema(""), 1, map[string]bool{"db/0": true}},
+		"too long":                         {schema(long(65_000)), 1, map[string]bool{"db/0": false}},
+		"refers to another document":       {schema(`"allOf": [{"$ref": "https://example.org/schema"}],`), 1, map[string]bool{"db/0": false}},
+		"of no draft":                      {schema(`"$schema": "https://example.org/schema",`), 1, map[string]bool{"db/0": false}},
+		"the last ones of too many, great": {schema(long(60_000)), 6, map[string]bool{"db/0": true, "db/3": true, "db/4": false, "db/5": false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ordered, of := map[string]bool{}, osbclient.Service{Name: "db"}
+			for i := range row.plans {
+				ordered[fmt.Sprint("db/", i)] = true
+				of.Plans = append(of.Plans, plan(fmt.Sprint(i), row.create))
+			}
+			all := schemasOf(&osbclient.Catalog{Services: []osbclient.Service{of}}, ordered, nil)
+			if len(all) != row.plans {
+				t.Fatalf("there are %d schemas, want %d", len(all), row.plans)
+			}
+			for _, one := range all {
+				whole, asked := row.want[one.Plan]
+				if raw := string(one.InstanceCreate.Raw); asked && (whole && raw != string(row.create.Schema) || !whole && raw != least) {
+					t.Errorf("the schema of %s is %.200s", one.Plan, raw)
+				}
+			}
+		})
+	}
+	t.Run("before schemas that hide nothing", func(t *testing.T) {
+		ordered, of := map[string]bool{}, osbclient.Service{Name: "db"}
+		for i := range maxSchemas + 1 {
+			create := osbclient.Parameters{Schema: json.RawMessage(`{"type": "object"}`)}
+			if i == maxSchemas {
+				create = schema("")
+			}
+			ordered[fmt.Sprint("db/", i)] = true
+			of.Plans = append(of.Plans, plan(fmt.Sprint(i), create))
+		}
+		all := schemasOf(&osbclient.Catalog{Services: []osbclient.Service{of}}, ordered, nil)
+		there := false
+		for _, one := range all {
+			there = there || one.Plan == fmt.Sprint("db/", maxSchemas)
+		}
+		if len(all) != maxSchemas || !there {
+			t.Errorf("there are %d schemas; the one that hides parameters is there: %v", len(all), there)
+		}
+	})
+}
