@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // A binding of an instance of another broker is a binding there. Its credentials are what that broker gives.
@@ -74,6 +75,20 @@ func (c *Controller) nameUpstream(b *v1alpha1.ServiceBinding, instance *v1alpha1
 	return true
 }
 
+// redactUpstream returns an error without the texts of hidden parameters of the instance, which a broker may repeat.
+func (c *Controller) redactUpstream(err error, instance *v1alpha1.ServiceInstance) error {
+	hide := workload.Redaction(instance, c.Keys)
+	pending, refused := (*upstreamPendingError)(nil), (*upstreamRefusedError)(nil)
+	switch {
+	case errors.As(err, &pending):
+		return err // it quotes nothing
+	case errors.As(err, &refused):
+		refused.err, refused.description = workload.RedactedError(refused.err, hide), hide(refused.description)
+		return err
+	}
+	return workload.RedactedError(err, hide)
+}
+
 // bindUpstream orders a binding from another broker, and returns what it gives. While the broker is binding,
 // the error is *upstreamPendingError; if it refuses, *upstreamRefusedError.
 func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, p *v1alpha1.Placement) (*issued, error) {
@@ -88,11 +103,12 @@ func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 	answer := (*osbclient.Error)(nil)
 	switch {
 	case errors.As(err, &answer) && !answer.Repeatable() && !answer.Unauthorized():
-		return nil, &upstreamRefusedError{broker: p.Cluster, err: err, description: answer.Description}
+		err = &upstreamRefusedError{broker: p.Cluster, err: err, description: answer.Description}
 	case errors.As(err, &answer) && answer.RetryAfter > 0:
-		return nil, &upstreamPendingError{broker: p.Cluster, pause: answer.RetryAfter}
-	case err != nil:
-		return nil, err
+		err = &upstreamPendingError{broker: p.Cluster, pause: answer.RetryAfter}
+	}
+	if err != nil {
+		return nil, c.redactUpstream(err, instance)
 	}
 	return &issued{upstream: bound, expires: bound.ExpiresAt, credentials: ClusterCredentials{Cluster: p.Cluster}}, nil
 }
@@ -205,7 +221,7 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 	case osbclient.IsConcurrency(err), err == nil && !accepted.Done:
 		return &pendingError{detail: "the provider is unbinding the instance"}
 	case err != nil:
-		return fmt.Errorf("broker %s: %w", u.Broker, err)
+		return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, instance))
 	}
 	return nil
 }

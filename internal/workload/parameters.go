@@ -155,20 +155,54 @@ func (p Parameters) open(name string, sealed []byte) (json.RawMessage, error) {
 	return opened.Reveal(), nil
 }
 
-// Redacted removes the texts of sealed parameters from a message.
-func (p Parameters) Redacted(message string, stored json.RawMessage) string {
-	hidden, err := p.Hidden(stored)
-	if err != nil {
-		return "they cannot be opened"
-	}
+// Redacted removes the texts of sealed parameters from a message. There may be several sets of them.
+func (p Parameters) Redacted(message string, stored ...json.RawMessage) string {
 	var e expressions
-	for _, raw := range hidden {
-		var value any
-		if json.Unmarshal(raw, &value) == nil { // it was JSON when it was sealed
-			e.hide = leaves(e.hide, value)
+	for _, one := range stored {
+		hidden, err := p.Hidden(one)
+		if err != nil {
+			return "they cannot be opened"
+		}
+		for _, raw := range hidden {
+			var value any
+			if json.Unmarshal(raw, &value) == nil { // it was JSON when it was sealed
+				e.hide = leaves(e.hide, value)
+			}
 		}
 	}
+	// The longest first: nothing is left of one that contains another.
+	slices.SortFunc(e.hide, func(a, b string) int { return len(b) - len(a) })
 	return e.redacted(message)
+}
+
+// Redaction removes from a text the hidden parameters that an instance has, and is to have: another broker may repeat
+// either of them.
+func Redaction(i *v1alpha1.ServiceInstance, keys *seal.Keyset) func(string) string {
+	return func(text string) string {
+		return ParametersOf(i, keys).Redacted(text, i.Spec.Desired.Raw(), i.StateInForce().Raw())
+	}
+}
+
+// redactedError is an error with another text.
+type redactedError struct {
+	text  string
+	cause error
+}
+
+func (e *redactedError) Error() string { return e.text }
+
+func (e *redactedError) Unwrap() error { return e.cause }
+
+// RedactedError returns an error with a text that hide allows; err itself if it does. Its causes, which keep their texts,
+// can still be told apart.
+func RedactedError(err error, hide func(string) string) error {
+	if err == nil {
+		return nil
+	}
+	if text := hide(err.Error()); text != err.Error() {
+		return &redactedError{text: text, cause: err}
+	}
+	return err
 }
 
 // Hidden returns the sealed ones of stored parameters, opened. An update that does not name them keeps

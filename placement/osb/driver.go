@@ -69,11 +69,11 @@ func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
 	}
 	want, err := t.wanted(of)
 	if err != nil {
-		return t.redacted(t.unmade(err), of.State)
+		return t.redacted(t.unmade(err))
 	}
-	err = t.redacted(t.deliver(ctx, want, of.Applied), of.State)
+	err = t.redacted(t.deliver(ctx, want, of.Applied))
 	if of.Said != nil {
-		of.Said.Dashboard = t.passable(of.State)
+		of.Said.Dashboard = t.passable()
 	}
 	return err
 }
@@ -216,9 +216,9 @@ func (d *Driver) Observe(ctx context.Context, of delivery.Delivery) error {
 	}
 	want, err := t.wanted(of)
 	if err != nil {
-		return err
+		return t.redacted(err)
 	}
-	return t.check(ctx, want)
+	return t.redacted(t.check(ctx, want))
 }
 
 // check returns an error if the broker does not know the instance any more. It is not ordered again, because
@@ -253,9 +253,13 @@ func (d *Driver) Remove(ctx context.Context, of delivery.Delivery) error {
 		return nil // decided before Sluice knew brokers: nothing was ordered
 	}
 	if sent, operation := readNote(of.Applied); sent == removes {
-		return t.pollRemoval(ctx, is, operation)
+		return t.redacted(t.pollRemoval(ctx, is, operation))
 	}
-	_, user := t.identify(of.Instance.Spec.Desired.Context)
+	return t.redacted(t.deprovision(ctx, is))
+}
+
+func (t *tenant) deprovision(ctx context.Context, is *v1alpha1.PlacementUpstream) error {
+	_, user := t.identify(t.instance.Spec.Desired.Context)
 	accepted, err := t.client.Deprovision(ctx, t.id, is.ServiceID, is.PlanID, user)
 	switch {
 	case osbclient.IsConcurrency(err):

@@ -267,3 +267,67 @@ func TestHiddenParameters(t *testing.T) {
 		t.Errorf("the broker gets %s", got)
 	}
 }
+
+// TestHiddenParametersAreNeverRepeated: whatever the broker is asked, and whichever of the values that the instance has or
+// is to have it repeats.
+func TestHiddenParametersAreNeverRepeated(t *testing.T) {
+	const says = `{"state": "failed", "description": "hunter2 and hunter2-hunter2 are too short"}`
+	answers := func(method, in string, code int, body string) func(http.ResponseWriter, *http.Request, http.Handler) bool {
+		return func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			if r.Method == method && strings.Contains(r.URL.Path, in) {
+				out.WriteHeader(code)
+				_, _ = out.Write([]byte(body))
+				return true
+			}
+			return false
+		}
+	}
+	remove := func(applied string) func(*world, delivery.Delivery) error {
+		return func(w *world, of delivery.Delivery) error {
+			of.State, of.Applied = nil, applied
+			return w.driver.Remove(t.Context(), of)
+		}
+	}
+	for name, row := range map[string]struct {
+		front func(http.ResponseWriter, *http.Request, http.Handler) bool
+		call  func(*world, delivery.Delivery) error
+		text  string
+	}{
+		"a check":            {answers("GET", "", 500, says), func(w *world, of delivery.Delivery) error { return w.driver.Observe(t.Context(), of) }, "*** and *** are too short"},
+		"an update":          {answers("PATCH", "", 400, says), func(w *world, of delivery.Delivery) error { return w.driver.Deliver(t.Context(), of) }, "*** and *** are too short"},
+		"a deprovision":      {answers("DELETE", "", 500, says), remove(""), "*** and *** are too short"},
+		"one that waits":     {answers("DELETE", "", 422, `{"error": "ConcurrencyError", "description": "hunter2-hunter2 is being set"}`), remove(""), "*** is being set"},
+		"one that failed":    {answers("GET", "last_operation", 200, says), remove(note(removes, "o")), "*** and *** are too short"},
+		"one in progress":    {answers("GET", "last_operation", 200, `{"state": "in progress", "description": "hunter2-hunter2 is removed"}`), remove(note(removes, "o")), "*** is removed"},
+		"one nobody knows":   {answers("GET", "last_operation", 400, says), remove(note(removes, "o")), "*** and *** are too short"},
+		"one of an odd kind": {answers("GET", "last_operation", 200, `{"state": "hunter2-hunter2"}`), remove(note(removes, "o")), `"***" is none of`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.driver.Keys = keys
+			for _, password := range []string{"hunter2", "hunter2-hunter2"} {
+				stored, err := workload.ParametersOf(w.instance, keys).Sealed([]string{"password"}, []byte(`{"password": "`+password+`", "cores": 1}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.decide("small", string(stored))
+				w.instance.Status.Decision.Placements[0].Upstream.Parameters = &runtime.RawExtension{Raw: []byte(`{"secret": "${parameters.password}"}`)}
+				if password == "hunter2" {
+					w.delivered()
+				}
+			}
+			w.front = row.front
+			err = row.call(w, delivery.Delivery{Instance: w.instance, Placement: w.instance.Status.Decision.Placements[0], State: &w.instance.Spec.Desired})
+			if pending := (*delivery.PendingError)(nil); errors.As(err, &pending) {
+				err = errors.New(pending.Detail)
+			}
+			if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), row.text) {
+				t.Errorf("it says %v, want %s", err, row.text)
+			}
+		})
+	}
+}

@@ -93,30 +93,23 @@ func (t *tenant) parametersOf(is *v1alpha1.PlacementUpstream, state *v1alpha1.In
 }
 
 // redacted returns an error without the texts of hidden parameters, which a broker may repeat.
-func (t *tenant) redacted(err error, state *v1alpha1.InstanceState) error {
-	if err == nil {
-		return nil
-	}
-	hide := func(text string) string { return t.hide(text, state) }
+func (t *tenant) redacted(err error) error {
+	hide := workload.Redaction(t.instance, t.Keys)
 	refused, pending := (*delivery.RefusedError)(nil), (*delivery.PendingError)(nil)
 	switch {
 	case errors.As(err, &refused):
 		refused.Reason, refused.Consumer = hide(refused.Reason), hide(refused.Consumer)
 	case errors.As(err, &pending):
 		pending.Detail = hide(pending.Detail)
-	case hide(err.Error()) != err.Error():
-		return errors.New(hide(err.Error()))
+	default:
+		return workload.RedactedError(err, hide)
 	}
 	return err
 }
 
-func (t *tenant) hide(text string, state *v1alpha1.InstanceState) string {
-	return workload.ParametersOf(t.instance, t.Keys).Redacted(text, state.Raw())
-}
-
 // passable returns what the broker said of the dashboard, without a URL that repeats hidden parameters.
-func (t *tenant) passable(state *v1alpha1.InstanceState) *v1alpha1.UpstreamDashboard {
-	if d := t.dashboard; d != nil && d.URL != "" && t.hide(d.URL, state) != d.URL {
+func (t *tenant) passable() *v1alpha1.UpstreamDashboard {
+	if d := t.dashboard; d != nil && d.URL != "" && workload.Redaction(t.instance, t.Keys)(d.URL) != d.URL {
 		return &v1alpha1.UpstreamDashboard{Ignored: "it has a parameter that the plan hides"}
 	}
 	return t.dashboard
