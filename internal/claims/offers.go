@@ -116,6 +116,7 @@ func (s *servicePass) want(ctx context.Context) (*wanted, *problem) {
 	}
 	return &wanted{given, service, plan, claimsv1.Ordered{
 		ServiceID: service.ID, PlanID: plan.ID, Plan: plan.Name, MaintenanceVersion: version, Digest: digest(service.ID, plan.ID, version, given.version),
+		NoParameters: given.document == nil,
 	}}, nil
 }
 

@@ -232,7 +232,8 @@ func (s *servicePass) send(ctx context.Context, want *wanted, again bool) (*prob
 }
 
 // change returns the update to what is wanted. It has the parameters, and of the rest what differs; all of it if nobody
-// knows what the instance is.
+// knows what the instance is. Parameters that a claim has no more are sent as an empty object: without it, the broker keeps
+// them (OSB 2.17, "Updating a Service Instance"). A plan that never got any is not sent an object that it may refuse.
 func (s *servicePass) change(want *wanted, place json.RawMessage) osbclient.Change {
 	has := s.claim.Status.Instance
 	change := osbclient.Change{
@@ -245,8 +246,9 @@ func (s *servicePass) change(want *wanted, place json.RawMessage) osbclient.Chan
 	if change.PlanID != "" || want.to.MaintenanceVersion != has.MaintenanceVersion {
 		change.MaintenanceInfo = maintenance(want.to.MaintenanceVersion)
 	}
-	if change.Parameters == nil && change.PlanID == "" && change.MaintenanceInfo == nil {
-		change.Parameters = json.RawMessage("{}") // the claim had some, and has none any more
+	hasSome := has.Digest == "" || !has.NoParameters
+	if isEmpty := change.PlanID == "" && change.MaintenanceInfo == nil; change.Parameters == nil && (hasSome || isEmpty) {
+		change.Parameters = json.RawMessage("{}")
 	}
 	return change
 }

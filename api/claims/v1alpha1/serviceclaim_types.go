@@ -97,6 +97,8 @@ type Ordered struct {
 	// Digest of all that was ordered; empty if the broker's last answer left that open. Secrets are in it by their
 	// versions, not by their contents.
 	Digest string `json:"digest,omitempty"`
+	// NoParameters reports that it was ordered without parameters. Otherwise the broker may have some.
+	NoParameters bool `json:"noParameters,omitempty"`
 }
 
 // OperationType is a request that changes an instance.
