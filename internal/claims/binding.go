@@ -220,12 +220,7 @@ func (b *bindingPass) find(ctx context.Context, want *wantedBinding) (wrong *pro
 	case instance == nil:
 		return &problem{reason: claimsv1.ReasonServiceNotReady, message: "service claim " + name + " has no instance yet", after: Recheck}
 	}
-	want.service, want.plan, wrong = b.offer(ctx, b.service.Spec.Service, instance.Plan)
-	if wrong != nil && wrong.reason == claimsv1.ReasonNotOffered {
-		want.service = &osbclient.Service{ID: instance.ServiceID, Name: b.service.Spec.Service}
-		want.plan = &osbclient.Plan{ID: instance.PlanID, Name: instance.Plan}
-		wrong = nil
-	}
+	want.service, want.plan, wrong = b.ordered(ctx, instance)
 	return wrong
 }
 

@@ -107,3 +107,60 @@ func editCatalog(texts ...string) func(http.ResponseWriter, *http.Request, http.
 		return true
 	}
 }
+
+// TestBoundByThePlanOfTheInstance: a broker may give the name of an instance's plan to another plan. The instance is bound
+// by its own, once.
+func TestBoundByThePlanOfTheInstance(t *testing.T) {
+	for name, row := range map[string]struct {
+		catalog []string
+		service string // what becomes of the service claim
+	}{
+		"under another name":             {[]string{`"name":"small"`, `"name":"legacy"`, `"name":"large"`, `"name":"small"`}, "Refused"},
+		"not offered":                    {[]string{`"id":"plan-small"`, `"id":"plan-new"`}, "Refused"},
+		"of a service with another name": {[]string{`"name":"name-of-service"`, `"name":"renamed"`}, "Ready"},
+	} {
+		for kind, broker := range map[string]*suitetest.Broker{"at once": {}, "later": {AsyncBind: true}} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				b := newBed(t, broker)
+				b.claim(claimsv1.ServiceClaimSpec{Plan: "small"}, nil)
+				b.serviceIs("Ready", "")
+				var mu sync.Mutex
+				ordered := map[string]bool{}
+				swap := editCatalog(row.catalog...)
+				b.shop.set(func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+					if r.Method == http.MethodPatch { // the instance stays on its plan
+						w.WriteHeader(http.StatusBadRequest)
+						_, _ = w.Write([]byte(`{"description": "no"}`))
+						return true
+					}
+					if r.Method == http.MethodPut {
+						mu.Lock()
+						ordered[r.URL.Path] = true
+						mu.Unlock()
+					}
+					return swap(w, r, broker)
+				})
+				b.offers.forget()
+				binding := &claimsv1.BindingClaim{ObjectMeta: b.named()}
+				binding.Spec.ServiceClaim = "db"
+				b.create(binding)
+				b.bindingIs("Ready", "")
+				mu.Lock()
+				if len(ordered) != 1 {
+					t.Errorf("bindings are ordered: %v", ordered)
+				}
+				mu.Unlock()
+				b.serviceIs(row.service, "")
+				if is := string(b.secret().Data["type"]); is != "name-of-service" {
+					t.Errorf("the Secret is of type %s", is)
+				}
+				b.shop.set(nil)
+				b.offers.forget()
+				b.remove(b.binding())
+				b.remove(b.service())
+				b.gone()
+			})
+		}
+	}
+}

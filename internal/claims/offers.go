@@ -47,11 +47,14 @@ func (o *offers) forget() {
 	o.from = nil
 }
 
+// ages of the catalog in which a plan is looked for, one after the other.
+var ages = []time.Duration{catalogAge, time.Second}
+
 // offer returns a plan of a service by their names. A plan that is not known is looked for once more in the catalog as it
 // is now.
 func (c *Controller) offer(ctx context.Context, service, plan string) (*osbclient.Service, *osbclient.Plan, *problem) {
 	var why string
-	for _, age := range []time.Duration{catalogAge, time.Second} {
+	for _, age := range ages {
 		catalog, err := c.offers.read(ctx, c.Broker(), age)
 		if err != nil {
 			return nil, nil, unavailable(err, nil)
@@ -68,6 +71,26 @@ func (c *Controller) offer(ctx context.Context, service, plan string) (*osbclien
 		why = fmt.Sprintf("service %s: plan %q is not offered; there is %s", service, plan, names(plans, func(p osbclient.Plan) string { return p.Name }))
 	}
 	return nil, nil, &problem{reason: claimsv1.ReasonNotOffered, message: why, after: catalogAge}
+}
+
+// ordered returns the plan of an instance, by its id: the broker may have given the plan's name to another one. Of a plan
+// that is not offered any more, only the ids are known.
+func (c *Controller) ordered(ctx context.Context, is *claimsv1.Ordered) (*osbclient.Service, *osbclient.Plan, *problem) {
+	for _, age := range ages {
+		catalog, err := c.offers.read(ctx, c.Broker(), age)
+		if err != nil {
+			return nil, nil, unavailable(err, nil)
+		}
+		s := slices.IndexFunc(catalog.Services, func(s osbclient.Service) bool { return s.ID == is.ServiceID })
+		if s < 0 {
+			continue
+		}
+		plans := catalog.Services[s].Plans
+		if p := slices.IndexFunc(plans, func(p osbclient.Plan) bool { return p.ID == is.PlanID }); p >= 0 {
+			return &catalog.Services[s], &plans[p], nil
+		}
+	}
+	return &osbclient.Service{ID: is.ServiceID}, &osbclient.Plan{ID: is.PlanID}, nil
 }
 
 // mostNames is how many names a message lists.

@@ -39,7 +39,7 @@ func (b *bindingPass) secret(ctx context.Context) (*corev1.Secret, *problem, err
 // write puts credentials into the Secret, a new one if it is nil. A Secret that has changed since it was read is not
 // written.
 func (b *bindingPass) write(ctx context.Context, secret *corev1.Secret, want *wantedBinding, bound *osbclient.Binding, id string) error {
-	data, err := dataOf(bound, want.service.Name, b.Name)
+	data, err := dataOf(bound, b.service.Spec.Service, b.Name)
 	if err != nil {
 		return err
 	}
