@@ -199,6 +199,15 @@ func inside(service string) string { return service }
 // nowhere is the exposure of components whose cluster does not matter.
 func nowhere(string) *v1alpha1.ClusterExposure { return nil }
 
+// Redacted removes the secrets and the hidden parameters of a workload from a message, which a cluster may quote. A nil
+// order has none.
+func (o *Order) Redacted(message string) string {
+	if o == nil {
+		return message
+	}
+	return o.expressions(nil).redacted(message)
+}
+
 func (o *Order) expressions(addresses map[string]Address) *expressions {
 	components := map[string]any{}
 	for name, a := range addresses {

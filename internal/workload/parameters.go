@@ -170,8 +170,6 @@ func (p Parameters) Redacted(message string, stored ...json.RawMessage) string {
 			}
 		}
 	}
-	// The longest first: nothing is left of one that contains another.
-	slices.SortFunc(e.hide, func(a, b string) int { return len(b) - len(a) })
 	return e.redacted(message)
 }
 

@@ -225,9 +225,10 @@ func (e *expressions) evaluate(source string) (any, error) {
 	return value, nil
 }
 
-// redacted removes secrets from a message: CEL quotes the values that it cannot convert.
+// redacted removes secrets from a message: CEL quotes the values that it cannot convert. Of one that contains another nothing
+// is left.
 func (e *expressions) redacted(message string) string {
-	for _, secret := range e.hide {
+	for _, secret := range slices.SortedFunc(slices.Values(e.hide), func(a, b string) int { return len(b) - len(a) }) {
 		if secret == "" {
 			continue
 		}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,11 @@ func (t *target) awaitStopped(ctx context.Context) error {
 	return nil
 }
 
-// awaitHooks returns nil once all of the hooks have ended well, and *delivery.RefusedError if one has failed.
+// awaitHooks returns nil once all of the hooks have ended well, and *delivery.RefusedError if one has failed and none runs any
+// more: the volumes of one that runs are not written by another that follows.
 func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructured) error {
 	var waiting []string
+	var failed *batchv1.Job
 	for _, o := range hooks {
 		if o.GetKind() != "Job" {
 			continue
@@ -90,10 +93,14 @@ func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructu
 			}
 			waiting = append(waiting, strings.TrimSuffix("Job "+job.Name+": "+why+more, ": "))
 		case ended.Type == batchv1.JobFailed:
-			return t.hookFailed(ctx, job)
+			failed = cmp.Or(failed, job)
 		}
 	}
-	if len(waiting) == 0 {
+	switch {
+	case len(waiting) > 0:
+	case failed != nil:
+		return t.hookFailed(ctx, failed)
+	default:
 		return nil
 	}
 	return &delivery.PendingError{

@@ -53,6 +53,10 @@ func (t *target) quotaObject(hard corev1.ResourceList) *corev1ac.ResourceQuotaAp
 
 func (t *target) limitRangeObject(hard corev1.ResourceList) *corev1ac.LimitRangeApplyConfiguration {
 	share, minimum := containerLimits(hard)
+	if t.order.Runs() { // what its containers do not state was not counted when it was reserved
+		delete(share, corev1.ResourceEphemeralStorage)
+		delete(minimum, corev1.ResourceEphemeralStorage)
+	}
 	return corev1ac.LimitRange(objectName, t.Namespace).
 		WithLabels(t.Labels()).
 		WithSpec(corev1ac.LimitRangeSpec().WithLimits(

@@ -174,11 +174,11 @@ func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return &delivery.RefusedError{
-			Reason:   fmt.Sprintf("%s refuses %s: %v", t.Connection.Cluster, what, err),
+			Reason:   fmt.Sprintf("%s refuses %s: %s", t.Connection.Cluster, what, t.order.Redacted(err.Error())),
 			Consumer: fmt.Sprintf("component %s: %s is refused: %s", componentOf(o), what, apierrors.ReasonForError(err)), Repeatable: true,
 		}
 	}
-	return fmt.Errorf("apply %s: %w", what, err)
+	return fmt.Errorf("apply %s: %w", what, workload.RedactedError(err, t.order.Redacted))
 }
 
 // noneTaken returns why a cluster takes none at all of the kinds that make ports public; nil if it takes them, or if that is not
@@ -322,7 +322,7 @@ func (t *target) observeWorkload(ctx context.Context) error {
 	for i, o := range objects {
 		group.Go(func() (err error) {
 			objects[i], err = t.LiveAsWanted(groupCtx, o)
-			return err
+			return workload.RedactedError(err, t.order.Redacted)
 		})
 	}
 	if err := group.Wait(); err != nil {

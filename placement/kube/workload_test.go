@@ -258,6 +258,27 @@ components:
       template: {spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 1m, memory: 4Mi}}}]}}
 `
 	wantRefused(t, f.delivered(t, withWorkload(t, deployment, "")), "component a: Deployment a is refused: Invalid")
+
+	// The cluster quotes the template of a Job that cannot change.
+	const job = `
+secrets: [{name: password}]
+components:
+- name: a
+  manifests:
+  - apiVersion: batch/v1
+    kind: Job
+    metadata: {name: a}
+    spec:
+      template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, args: ["AS", "${secrets.password}"], resources: {limits: {cpu: 1m, memory: 4Mi}}}]}}
+`
+	d := withWorkload(t, strings.Replace(job, "AS", "one", 1), "")
+	f.runs(t, d)
+	err := f.delivered(t, running(t, d, strings.Replace(job, "AS", "other", 1), ""))
+	wantRefused(t, err, "component a: Job a is refused: Invalid")
+	password := d.Workload.Secrets["password"]
+	if refused := (*delivery.RefusedError)(nil); !errors.As(err, &refused) || !strings.Contains(refused.Reason, "***") || strings.Contains(refused.Reason, string(password.Reveal())) {
+		t.Errorf("the reason is %v", refused)
+	}
 }
 
 func aWorkloadTakesNoMoreThanReserved(t *testing.T, f *fixture) {
