@@ -163,13 +163,8 @@ func planResponse(p *catalog.Plan, facts *catalog.Facts, hub string, v version) 
 // wins. hub is the id of the broker's.
 func planMetadata(p *catalog.Plan, facts *catalog.Facts, hub string) any {
 	metadata := map[string]any{}
-	if p.Plan.Metadata != nil {
-		var more map[string]json.RawMessage
-		// The CRD admits only objects.
-		_ = json.Unmarshal(p.Plan.Metadata.Raw, &more)
-		for name, value := range more {
-			metadata[name] = value
-		}
+	for name, value := range p.OwnMetadata() {
+		metadata[name] = value
 	}
 	if p.DisplayName != "" {
 		metadata["displayName"] = p.DisplayName
@@ -180,9 +175,6 @@ func planMetadata(p *catalog.Plan, facts *catalog.Facts, hub string) any {
 	if len(p.Costs) > 0 {
 		metadata["costs"] = costs(p.Costs)
 	}
-	// Only the broker may state what is proven.
-	delete(metadata, "selfDescriptions")
-	delete(metadata, "proven")
 	if p.Withdrawn {
 		metadata["withdrawn"] = true
 	}

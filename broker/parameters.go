@@ -3,6 +3,8 @@ package broker
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -11,10 +13,20 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// stored returns the parameters of an instance as the hub stores them: those that the plan hides are
-// sealed.
+// stored returns the parameters of an instance as the hub stores them: those that the plan hides are sealed, and those that
+// were sealed before, because the plan of another broker may have lost its schema since.
 func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*runtime.RawExtension, error) {
-	sealed, err := workload.ParametersOf(i, s.Keys).Sealed(plan.HiddenParameters(), parameters, rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters))
+	of, before := workload.ParametersOf(i, s.Keys), []json.RawMessage{rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters)}
+	hidden := plan.HiddenParameters()
+	for _, stored := range before {
+		values, err := of.Hidden(stored)
+		if err != nil {
+			return nil, err
+		}
+		hidden = slices.AppendSeq(hidden, maps.Keys(values))
+	}
+	slices.Sort(hidden)
+	sealed, err := of.Sealed(slices.Compact(hidden), parameters, before...)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &catalog.ParameterError{Message: refused.Reason}
 	}

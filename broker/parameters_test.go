@@ -93,6 +93,20 @@ func TestHiddenParameters(t *testing.T) {
 	wantInForce(object{"registry": registry, "size": 3})
 	f.want(http.StatusBadRequest, "PATCH", instancePath("hide"), patch("parameters", object{"registry": nil}))
 
+	// What was sealed stays sealed, also once the plan no longer hides it.
+	forgetful := hiding()
+	plans := forgetful.Status.Accepted.Plans
+	for name, s := range plans[len(plans)-1].Workload.Parameters {
+		plans[len(plans)-1].Workload.Parameters[name] = v1alpha1.ParameterSchema{RawExtension: runtime.RawExtension{Raw: []byte(strings.Replace(string(s.Raw), `, "writeOnly": true`, "", 1))}}
+	}
+	f.sell(forgetful)
+	update(object{"size": 4})
+	wantInForce(object{"registry": registry, "size": 4})
+	if document, _ := json.Marshal(f.instance("cf-eu", "hide")); strings.Contains(string(document), password) {
+		t.Errorf("after an update the hub holds it in clear: %s", document)
+	}
+	f.sell(hiding())
+
 	// An update in progress is the same when it is repeated.
 	f.fake.does("hide", hold)
 	change := patch("parameters", object{"key": "another"})

@@ -124,6 +124,9 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) error {
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
+		if plan.ID == spec.ID {
+			return fmt.Errorf("plan %s: id: %q is the offering's", plan.Name, plan.ID)
+		}
 		if r := plan.Resources; r != nil {
 			if err := checkResources(r, plan.Workload != nil); err != nil {
 				return fmt.Errorf("plan %s: %w", plan.Name, err)
@@ -327,7 +330,16 @@ func collision(spec, other *v1alpha1.ServiceOfferingSpec) string {
 	if spec.Name == other.Name {
 		return fmt.Sprintf("the name %q is taken by service offering %s", spec.Name, other.ID)
 	}
+	// An id is unique in the whole catalog: OSB 2.17, "Service Offering Object" and "Service Plan Object".
+	for i := range other.Plans {
+		if spec.ID == other.Plans[i].ID {
+			return fmt.Sprintf("the id %q is taken by plan %s of service offering %s", spec.ID, other.Plans[i].Name, other.Name)
+		}
+	}
 	for i := range spec.Plans {
+		if spec.Plans[i].ID == other.ID {
+			return fmt.Sprintf("the id %q of plan %s is taken by service offering %s", other.ID, spec.Plans[i].Name, other.Name)
+		}
 		for k := range other.Plans {
 			if spec.Plans[i].ID == other.Plans[k].ID {
 				return fmt.Sprintf("the id %q of plan %s is taken by plan %s of service offering %s",

@@ -40,6 +40,11 @@ func TestJudge(t *testing.T) {
 			[]string{"Ready", "Conflict"}, "the name"},
 		"a plan of another offering": {[]v1alpha1.ServiceOffering{offering("a", served), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-small" }))},
 			[]string{"Ready", "Conflict"}, "plan b-small is taken by plan a-small"},
+		"a plan with an offering's id": {[]v1alpha1.ServiceOffering{offering("a", served), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-id" }))},
+			[]string{"Ready", "Conflict"}, `the id "a-id" of plan b-small is taken by service offering a`},
+		"an offering with a plan's id": {[]v1alpha1.ServiceOffering{offering("a", served), offering("b", func(o *v1alpha1.ServiceOffering) { o.Spec.ID = "a-large" })},
+			[]string{"Ready", "Conflict"}, `the id "a-large" is taken by plan a-large of service offering a`},
+		"a plan with its offering's id": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) { p.ID = "a-id" }))}, []string{"Invalid"}, `id: "a-id" is the offering's`},
 		"a plan of one being deleted": {[]v1alpha1.ServiceOffering{offering("a", served, deleted), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-small" }))},
 			[]string{"", "Conflict"}, "a-small"},
 		"a plan moved while in use": {[]v1alpha1.ServiceOffering{

@@ -87,6 +87,17 @@ func TestFactsShowTheRangeOfThePlansClusters(t *testing.T) {
 		proven("rhein", "DE", "L1", credentials[0]), proven("liberty", "US", "SC", credentials[1]), out,
 		{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody"}, Spec: v1alpha1.MemberClusterSpec{Region: "of-nobody"}},
 	}
+	// No instance is ever on these: management clusters, brokers, consumers' own, and what is being removed.
+	for _, never := range []func(*v1alpha1.MemberCluster){
+		func(c *v1alpha1.MemberCluster) { c.Spec.Driver = v1alpha1.DriverCAPI }, func(c *v1alpha1.MemberCluster) { c.Spec.Driver = v1alpha1.DriverOSB },
+		func(c *v1alpha1.MemberCluster) { c.Spec.Consumers = []v1alpha1.ConsumerReference{{Platform: "cf"}} },
+		func(c *v1alpha1.MemberCluster) { c.DeletionTimestamp = &metav1.Time{} },
+	} {
+		c := proven("never", "JP", "L3", credentials[0])
+		c.Spec.Region = "DE"
+		never(&c)
+		clusters = append(clusters, c)
+	}
 	e := newEvidence(clusters, credentials)
 	for _, row := range []struct {
 		regions           []string

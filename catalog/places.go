@@ -41,8 +41,11 @@ func (s *Snapshot) locate(clusters []v1alpha1.MemberCluster) {
 		key := kind + " " + selector.String()
 		if bySelector[key] == nil {
 			bySelector[key] = placesOf(clusters, func(c *v1alpha1.MemberCluster) bool {
-				driver := c.DriverName()
-				return driver != v1alpha1.DriverOSB && (driver == v1alpha1.DriverCAPI) == (kind == v1alpha1.DriverCAPI) && selector.Matches(labels.Set(c.SelectorLabels()))
+				fits := c.RunsPods() && len(c.Spec.Consumers) == 0
+				if kind != "" {
+					fits = c.DriverName() == kind
+				}
+				return fits && selector.Matches(labels.Set(c.SelectorLabels()))
 			})
 		}
 		s.places[id] = bySelector[key]

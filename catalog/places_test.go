@@ -16,8 +16,10 @@ func TestPlaces(t *testing.T) {
 	}
 	gone := cluster("gone", "", "gone", "eu-9")
 	gone.DeletionTimestamp = &metav1.Time{}
+	consumers := cluster("own", v1alpha1.DriverLiqo, "consumer", "eu-8")
+	consumers.Spec.Consumers = []v1alpha1.ConsumerReference{{Platform: "cf"}}
 	clusters := []v1alpha1.MemberCluster{
-		cluster("a", "", "acme", "eu-1"), cluster("b", "", "rival", "eu-1"), cluster("c", "", "", "us-1"), gone,
+		consumers, cluster("a", "", "acme", "eu-1"), cluster("b", "", "rival", "eu-1"), cluster("c", "", "", "us-1"), gone,
 		cluster("d", v1alpha1.DriverCAPI, "maker", "eu-2"), cluster("e", v1alpha1.DriverOSB, "seller", "eu-3"), cluster("f", v1alpha1.DriverOSB, "another", "us-3"),
 	}
 	of := func(key, value string) *metav1.LabelSelector {

@@ -105,7 +105,7 @@ func describePlans(d *details, b *v1alpha1.MemberCluster) {
 		return fmt.Sprintf("%s (%s, %s)", p.Name(), p.ServiceID, p.PlanID)
 	})
 	if status.LeftOut > 0 {
-		d.line("Left out", "%s that may not be ordered (--allow, --deny)", count(int(status.LeftOut), "plan"))
+		d.line("Left out", "%s that may not be ordered (--allow, --deny), or are more than 2000", count(int(status.LeftOut), "plan"))
 	}
 	latestFirst := slices.Clone(status.Failures)
 	slices.Reverse(latestFirst)

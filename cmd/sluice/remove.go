@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,19 +57,34 @@ func (r removal) command(hub *hubFlags) *cobra.Command {
 	}
 }
 
-// findOffering returns the offering with a name.
+// findOffering returns the only offering with a name or, if several have it or none has, the one whose resource has it.
 func findOffering(ctx context.Context, c client.Client, namespace, name string) (client.Object, error) {
-	var found client.Object
+	var resource client.Object
+	var named []client.Object
 	err := pages.Each(ctx, c, &v1alpha1.ServiceOfferingList{}, func(o client.Object) error {
+		if o.GetName() == name {
+			resource = o
+		}
 		if o.(*v1alpha1.ServiceOffering).Spec.Name == name {
-			found = o
+			named = append(named, o)
 		}
 		return nil
 	}, client.InNamespace(namespace))
-	if err == nil && found == nil {
-		err = errors.New("there is none of this name; `sluice catalog list` shows them all")
+	switch {
+	case err != nil:
+		return nil, err
+	case len(named) == 1:
+		return named[0], nil
+	case resource != nil:
+		return resource, nil
+	case len(named) == 0:
+		return nil, errors.New("there is none of this name; `sluice catalog list` shows them all")
 	}
-	return found, err
+	var names []string
+	for _, o := range named {
+		names = append(names, o.GetName())
+	}
+	return nil, fmt.Errorf("%d have this name: remove one by the name of its resource: %s", len(named), strings.Join(names, ", "))
 }
 
 // leaveMarket refuses to remove a provider while clusters or offerings are its own, and removes the policies that it has

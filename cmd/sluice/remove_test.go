@@ -52,6 +52,16 @@ func TestRemove(t *testing.T) {
 		t.Error("a refused removal removes a policy")
 	}
 	refused("there is none of this name", "catalog", "remove", "computers")
+	again := offering.DeepCopy()
+	again.ObjectMeta = metav1.ObjectMeta{Namespace: h.Namespace, Name: "z-again"}
+	again.Spec.ID, again.Spec.Plans[0].ID = "again", "again-1"
+	if err := c.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	refused("2 have this name: remove one by the name of its resource: so-1, z-again", "catalog", "remove", "acme-compute")
+	if must("catalog", "remove", "z-again"); !isGone(again) || isGone(offering) {
+		t.Error("by the name of its resource another one is removed")
+	}
 	if out := must("catalog", "remove", "acme-compute"); out != "offering acme-compute: sold no more\n" || !isGone(offering) {
 		t.Errorf("catalog remove: %s", out)
 	}

@@ -293,6 +293,9 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 	for i := range spec.Plans {
 		plans[spec.Plans[i].ID] = true
 	}
+	if plans[spec.ID] {
+		return badRequest("plans.id: %q is the offering's.", spec.ID)
+	}
 	for i := range f.all {
 		other := &f.all[i]
 		if other == f.ServiceOffering {
@@ -307,9 +310,15 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 		if other.Spec.Name == spec.Name {
 			return taken("name", spec.Name)
 		}
+		if plans[other.Spec.ID] {
+			return taken("plans.id", other.Spec.ID)
+		}
 		for j := range other.Spec.Plans {
-			if id := other.Spec.Plans[j].ID; plans[id] {
+			switch id := other.Spec.Plans[j].ID; {
+			case plans[id]:
 				return taken("plans.id", id)
+			case id == spec.ID:
+				return taken("id", id)
 			}
 		}
 	}

@@ -123,18 +123,21 @@ func TestOfferingsThatAreRefused(t *testing.T) {
 		status   int
 		why      string
 	}{
-		"the operator's id":    {"operators-id", strings.ReplaceAll(body, `"new"`, `"operators-id"`), http.StatusForbidden, "is not acme's"},
-		"the operator's name":  {"new", strings.Replace(body, `"name": "new"`, `"name": "operators"`, 1), http.StatusConflict, `name: "operators" is another`},
-		"another's id":         {"rivals", sell1("rivals"), http.StatusForbidden, "is not acme's"},
-		"another's plan":       {"new", strings.Replace(body, "new-plan", "rivals-plan", 1), http.StatusConflict, `plans.id: "rivals-plan" is another`},
-		"in another's name":    {"new", strings.Replace(body, "{", `{"provider": "rival", `, 1), http.StatusForbidden, "provider: want acme"},
-		"another id inside":    {"new", sell1("other"), http.StatusBadRequest, `id: want "new"`},
-		"a field that is none": {"new", strings.Replace(body, "{", `{"colour": "red", `, 1), http.StatusBadRequest, "/colour"},
-		"no JSON":              {"new", "{x", http.StatusBadRequest, "malformed JSON"},
-		"a list":               {"new", "[]", http.StatusBadRequest, "Body"},
-		"too long":             {"new", strings.Replace(body, "A test", strings.Repeat("x", maxOffering), 1), http.StatusRequestEntityTooLarge, "262144"},
-		"what the hub refuses": {"new", strings.Replace(body, `"name": "small"`, `"name": "not a name"`, 1), http.StatusUnprocessableEntity, "plans[0].name"},
-		"no plans":             {"new", `{"id": "new", "name": "new", "description": "d", "plans": []}`, http.StatusUnprocessableEntity, "plans"},
+		"the operator's id":            {"operators-id", strings.ReplaceAll(body, `"new"`, `"operators-id"`), http.StatusForbidden, "is not acme's"},
+		"the operator's name":          {"new", strings.Replace(body, `"name": "new"`, `"name": "operators"`, 1), http.StatusConflict, `name: "operators" is another`},
+		"another's id":                 {"rivals", sell1("rivals"), http.StatusForbidden, "is not acme's"},
+		"another's plan":               {"new", strings.Replace(body, "new-plan", "rivals-plan", 1), http.StatusConflict, `plans.id: "rivals-plan" is another`},
+		"a plan with an offering's id": {"new", strings.Replace(body, "new-plan", "operators-id", 1), http.StatusConflict, `plans.id: "operators-id" is another`},
+		"an id of another's plan":      {"rivals-plan", sell1("rivals-plan"), http.StatusConflict, `id: "rivals-plan" is another`},
+		"a plan with its own id":       {"new", strings.Replace(body, "new-plan", "new", 1), http.StatusBadRequest, `plans.id: "new" is the offering's`},
+		"in another's name":            {"new", strings.Replace(body, "{", `{"provider": "rival", `, 1), http.StatusForbidden, "provider: want acme"},
+		"another id inside":            {"new", sell1("other"), http.StatusBadRequest, `id: want "new"`},
+		"a field that is none":         {"new", strings.Replace(body, "{", `{"colour": "red", `, 1), http.StatusBadRequest, "/colour"},
+		"no JSON":                      {"new", "{x", http.StatusBadRequest, "malformed JSON"},
+		"a list":                       {"new", "[]", http.StatusBadRequest, "Body"},
+		"too long":                     {"new", strings.Replace(body, "A test", strings.Repeat("x", maxOffering), 1), http.StatusRequestEntityTooLarge, "262144"},
+		"what the hub refuses":         {"new", strings.Replace(body, `"name": "small"`, `"name": "not a name"`, 1), http.StatusUnprocessableEntity, "plans[0].name"},
+		"no plans":                     {"new", `{"id": "new", "name": "new", "description": "d", "plans": []}`, http.StatusUnprocessableEntity, "plans"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.T = t

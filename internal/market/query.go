@@ -291,8 +291,8 @@ func (s *server) plan(c *call) error {
 	if !r.Bindable {
 		body.Schemas.Bind = nil
 	}
-	if m := r.plan.Plan.Metadata; m != nil {
-		body.Metadata = m.Raw
+	if own := r.plan.OwnMetadata(); len(own) > 0 {
+		body.Metadata, _ = json.Marshal(own) // it was JSON
 	}
 	if facts := state.snapshot.Facts(id); facts != nil {
 		body.SelfDescriptions = facts.SelfDescriptions

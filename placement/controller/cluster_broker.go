@@ -86,7 +86,7 @@ func (w *clusterWatch) reportBroker(cluster *v1alpha1.MemberCluster) {
 	status.Server = cluster.Spec.Broker.URL
 	defer reportAcyclic(cluster)
 	if w.catalog != nil {
-		status.Broker = offeredBy(cluster.Spec.Broker, w.catalog, status.Broker)
+		status.Broker = offeredBy(cluster.Spec.Broker, w.catalog, w.ordered, status.Broker)
 		status.Broker.Schemas = schemasOf(w.catalog, w.ordered, status.Broker.Schemas)
 		reportSluice(status.Broker, w.catalog, w.ordered, w.hub)
 		w.market.report(status.Broker.Sluice)
@@ -113,8 +113,9 @@ func (r *clusterReconciler) reportFailures(w *clusterWatch, status *v1alpha1.Ups
 	w.failures = slices.Clone(status.Failures) // until the status is written
 }
 
-// offeredBy returns the status of a broker with a catalog, after the status before, which may be nil.
-func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, before *v1alpha1.UpstreamBrokerStatus) *v1alpha1.UpstreamBrokerStatus {
+// offeredBy returns the status of a broker with a catalog, after the status before, which may be nil. If there are more plans
+// than the status can hold, those that offerings order come first.
+func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, ordered map[string]bool, before *v1alpha1.UpstreamBrokerStatus) *v1alpha1.UpstreamBrokerStatus {
 	now := &v1alpha1.UpstreamBrokerStatus{Digest: catalog.Digest, ChangedAt: metav1.Now()}
 	if before != nil && before.Digest == now.Digest {
 		now.ChangedAt = before.ChangedAt
@@ -122,18 +123,30 @@ func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, befo
 	for i := range catalog.Services {
 		s := &catalog.Services[i]
 		for k := range s.Plans {
-			if p := offered(s, &s.Plans[k]); broker.Admits(p.Service, p.Plan) && len(now.Plans) < maxOffered {
+			if p := offered(s, &s.Plans[k]); broker.Admits(p.Service, p.Plan) {
 				now.Plans = append(now.Plans, p)
 			} else {
 				now.LeftOut++
 			}
 		}
 	}
+	if more := len(now.Plans) - maxOffered; more > 0 {
+		slices.SortStableFunc(now.Plans, func(a, b v1alpha1.OfferedPlan) int { return last(ordered[a.Name()]) - last(ordered[b.Name()]) })
+		now.Plans, now.LeftOut = now.Plans[:maxOffered], now.LeftOut+int32(more)
+	}
 	slices.SortFunc(now.Plans, func(a, b v1alpha1.OfferedPlan) int { return strings.Compare(a.Name(), b.Name()) })
 	if before != nil {
 		now.Vanished, now.Failures, now.Schemas = vanished(catalog, before), before.Failures, before.Schemas
 	}
 	return now
+}
+
+// last returns a number by which those with a property come before the others.
+func last(has bool) int {
+	if has {
+		return 0
+	}
+	return 1
 }
 
 // vanished returns the plans that were in an earlier catalog and are not in this one, the latest last.

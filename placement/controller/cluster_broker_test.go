@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,5 +118,19 @@ func TestBrokersCatalog(t *testing.T) {
 	c := placement.ClusterOf(cluster, time.Now())
 	if c.Offers["a/small"].PlanID != "5" || !c.Ready || c.Driver != v1alpha1.DriverOSB {
 		t.Errorf("the inventory has %+v", c)
+	}
+}
+
+// Of more plans than the status holds, those that offerings order are kept, wherever the catalog has them.
+func TestOrderedPlansOfALongCatalog(t *testing.T) {
+	service := osbclient.Service{ID: "s", Name: "s"}
+	for i := range maxOffered + 2 {
+		service.Plans = append(service.Plans, osbclient.Plan{ID: fmt.Sprint(i), Name: fmt.Sprintf("p%05d", i)})
+	}
+	last := service.Plans[maxOffered+1].Name
+	now := offeredBy(&v1alpha1.UpstreamBroker{}, &osbclient.Catalog{Services: []osbclient.Service{service}}, map[string]bool{"s/" + last: true}, nil)
+	names := namesOf(now.Plans)
+	if len(names) != maxOffered || now.LeftOut != 2 || !slices.Contains(names, "s/"+last) || !slices.IsSorted(names) {
+		t.Errorf("%d plans, %d left out, the last is %s", len(names), now.LeftOut, names[len(names)-1])
 	}
 }
