@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/google/renameio/v2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/backup"
 	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/journal/sinks"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement/registration"
@@ -52,7 +54,7 @@ func (b *hubBackup) write(ctx context.Context, path string) (_ *hub.BackedUp, er
 	}
 	if b.namespace != "" {
 		o.Namespace = b.namespace
-		if o.Change, err = sealAccess(b.config, b.keyset); err != nil {
+		if o.Change, err = sealSecrets(b.config, b.keyset); err != nil {
 			return nil, fmt.Errorf("back up the hub: %w", err)
 		}
 	}
@@ -71,9 +73,10 @@ func (b *hubBackup) write(ctx context.Context, path string) (_ *hub.BackedUp, er
 	return made, nil
 }
 
-// sealAccess returns a function that puts the access to a member cluster, which a hub on a cluster keeps in a Secret, into
-// the resource, sealed with the keyset, as an embedded hub keeps it.
-func sealAccess(config *rest.Config, keyset string) (func(context.Context, *unstructured.Unstructured) error, error) {
+// sealSecrets returns a function that seals what a hub on a cluster keeps in Secrets into the resources that name them, as an
+// embedded hub keeps it: the access to member clusters, the tokens for their readers, the identities that joined clusters
+// gave, and the keys of sinks.
+func sealSecrets(config *rest.Config, keyset string) (func(context.Context, *unstructured.Unstructured) error, error) {
 	keys, err := seal.Load(keyset)
 	if err != nil {
 		return nil, err
@@ -83,29 +86,86 @@ func sealAccess(config *rest.Config, keyset string) (func(context.Context, *unst
 		return nil, err
 	}
 	return func(ctx context.Context, o *unstructured.Unstructured) error {
-		if o.GetKind() != "MemberCluster" {
-			return nil
+		switch o.GetKind() {
+		case "MemberCluster":
+			return sealCluster(ctx, c, keys, o)
+		case "EventSink":
+			return sealSink(ctx, c, keys, o)
 		}
-		cluster := &v1alpha1.MemberCluster{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cluster); err != nil {
-			return fmt.Errorf("read member cluster %s: %w", o.GetName(), err)
+		return nil
+	}, nil
+}
+
+func sealCluster(ctx context.Context, c client.Client, keys *seal.Keyset, o *unstructured.Unstructured) error {
+	cluster := &v1alpha1.MemberCluster{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cluster); err != nil {
+		return fmt.Errorf("read member cluster %s: %w", o.GetName(), err)
+	}
+	holders := []accessHolder{
+		{cluster, []string{"spec", "access"}},
+		{v1alpha1.ReaderIdentity(cluster), []string{"spec", "reader", "token"}},
+	}
+	if cluster.IsJoined() {
+		holders = append(holders, accessHolder{v1alpha1.JoinedIdentity(cluster), []string{"spec", "liqo", "joined", "identity"}})
+	}
+	connections := &member.Connections{Reader: c, Namespace: cluster.Namespace, Keys: keys}
+	for _, holder := range holders {
+		if holder.Spec.Access.SecretRef == nil {
+			continue
 		}
-		if cluster.Spec.Access.SecretRef == nil {
-			return nil
-		}
-		connections := &member.Connections{Reader: c, Namespace: cluster.Namespace, Keys: keys}
-		access, err := connections.Kubeconfig(ctx, cluster)
+		access, err := connections.Kubeconfig(ctx, holder.MemberCluster)
 		if err != nil {
 			return err
 		}
-		sealed, err := registration.Sealed{Keys: keys}.Store(ctx, cluster, access)
+		sealed, err := registration.Sealed{Keys: keys}.Store(ctx, holder.MemberCluster, access)
 		if err != nil {
 			return fmt.Errorf("member cluster %s: %w", cluster.Name, err)
 		}
-		spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&sealed)
-		if err != nil {
+		if err := setSealed(o, &sealed, holder.path); err != nil {
 			return fmt.Errorf("member cluster %s: %w", cluster.Name, err)
 		}
-		return unstructured.SetNestedMap(o.Object, spec, "spec", "access")
-	}, nil
+	}
+	return nil
+}
+
+// accessHolder has an access that a MemberCluster keeps at a path.
+type accessHolder struct {
+	*v1alpha1.MemberCluster
+	path []string
+}
+
+func sealSink(ctx context.Context, c client.Client, keys *seal.Keyset, o *unstructured.Unstructured) error {
+	sink := &v1alpha1.EventSink{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, sink); err != nil {
+		return fmt.Errorf("read sink %s: %w", o.GetName(), err)
+	}
+	name := sink.Spec.Key.SecretName
+	if name == "" {
+		return nil
+	}
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: sink.Namespace, Name: name}, &secret)
+	if err == nil && len(secret.Data[sinks.SecretKey]) == 0 {
+		err = fmt.Errorf("the Secret has no key %q", sinks.SecretKey)
+	}
+	if err != nil {
+		return fmt.Errorf("sink %s: read its key from Secret %s: %w (create it, or remove the sink)", sink.Name, name, err)
+	}
+	sealed, err := keys.Seal(secret.Data[sinks.SecretKey], sinks.Owner(sink.Namespace, sink.Name))
+	if err == nil {
+		err = setSealed(o, &v1alpha1.EventSinkKey{Sealed: sealed}, []string{"spec", "key"})
+	}
+	if err != nil {
+		return fmt.Errorf("sink %s: seal its key: %w", sink.Name, err)
+	}
+	return nil
+}
+
+// setSealed writes a part of a resource.
+func setSealed(o *unstructured.Unstructured, part any, path []string) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
+	if err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(o.Object, fields, path...)
 }

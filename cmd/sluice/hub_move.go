@@ -112,12 +112,12 @@ func (m *hubMove) run(cmd *cobra.Command) (*hub.Moved, error) {
 		return nil, err
 	}
 	move.To = fmt.Sprintf("folder %s on %s", move.DataDir, host)
-	access, err := sealAccess(move.Cluster, m.keyset)
+	sealed, err := sealSecrets(move.Cluster, m.keyset)
 	if err != nil {
 		return nil, err
 	}
 	there := map[string]string{keysetInBackup: filepath.Join(move.DataDir, "keyset.json"), platformsInBackup: platformsPath(move.DataDir)}
-	return move.ToFolder(cmd.Context(), hub.BackupOptions{Files: files, Change: access}, hub.RestoreOptions{Files: there})
+	return move.ToFolder(cmd.Context(), hub.BackupOptions{Files: files, Change: sealed}, hub.RestoreOptions{Files: there})
 }
 
 // report tells what was done, and what is to be done.
