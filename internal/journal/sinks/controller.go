@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -128,7 +130,12 @@ func (c *Controller) key(ctx context.Context, sink *v1alpha1.EventSink) (string,
 	}
 	var secret corev1.Secret
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: sink.Namespace, Name: name}, &secret)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case meta.IsNoMatchError(err):
+		return "", &invalidError{fmt.Errorf("this hub has no Secrets, so the key of Secret %s is to be given again: `sluice sink add %s --key-file FILE`", name, sink.Name)}
+	case apierrors.IsForbidden(err):
+		return "", &invalidError{fmt.Errorf("its key is in Secret %s, which Sluice may not read: allow it (memberClusterSecrets=true of the Helm chart)", name)}
+	case client.IgnoreNotFound(err) != nil:
 		return "", err
 	}
 	key := secret.Data[SecretKey]

@@ -17,6 +17,7 @@ import (
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,7 @@ type world struct {
 	namespace string
 	journals  *journal.Journals
 	keys      *seal.Keyset
+	secrets   error  // of each read of a Secret; nil for the hub's answer
 	stop      func() // of the deliveries
 }
 
@@ -60,7 +62,7 @@ func newWorldOn(t testing.TB, config *rest.Config, namespace string) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	w := &world{TB: t, config: config, namespace: namespace}
-	w.must(errors.Join(v1alpha1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
+	w.must(errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
 	hub, err := client.New(config, client.Options{Scheme: scheme})
 	w.must(err)
 	w.hub, w.journals = hub, &journal.Journals{Client: hub, Live: hub}
@@ -79,7 +81,7 @@ func (w *world) deliver() {
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})
 	w.must(err)
-	c := &sinks.Controller{Client: m.GetClient(), Live: m.GetAPIReader(), Cache: m.GetCache(), Keys: w.keys, Namespace: w.namespace, Hub: "hub-1"}
+	c := &sinks.Controller{Client: m.GetClient(), Live: liveReader{m.GetAPIReader(), w.secrets}, Cache: m.GetCache(), Keys: w.keys, Namespace: w.namespace, Hub: "hub-1"}
 	w.must(c.SetupWithManager(m))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -90,6 +92,19 @@ func (w *world) deliver() {
 			w.Error(err)
 		}
 	})
+}
+
+// liveReader reads from a hub that may refuse to show Secrets.
+type liveReader struct {
+	client.Reader
+	secrets error
+}
+
+func (r liveReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, ok := o.(*corev1.Secret); ok && r.secrets != nil {
+		return r.secrets
+	}
+	return r.Reader.Get(ctx, key, o, options...)
 }
 
 func (w *world) must(err error) {

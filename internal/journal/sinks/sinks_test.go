@@ -1,6 +1,7 @@
 package sinks_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -286,5 +289,32 @@ func TestKeys(t *testing.T) {
 		if err != nil && key != "" && strings.Contains(err.Error(), key) {
 			t.Errorf("the error shows the key: %v", err)
 		}
+	}
+}
+
+// TestUnreadableSecret: a sink of which the key is in a Secret that Sluice cannot read says so, and what to do about it, also
+// if it was ready before.
+func TestUnreadableSecret(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "key-of-sink", errors.New("no rule"))
+	for name, one := range map[string]struct {
+		secrets error
+		says    string
+	}{
+		"none on an embedded hub": {nil, "this hub has no Secrets, so the key of Secret key-of-sink is to be given again: `sluice sink add sink --key-file FILE`"},
+		"no right":                {forbidden, "its key is in Secret key-of-sink, which Sluice may not read: allow it (memberClusterSecrets=true of the Helm chart)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			_, sink := w.listen(nil)
+			w.is(sink, metav1.ConditionTrue, "accepts")
+			w.stop()
+			w.secrets = one.secrets
+			w.deliver()
+			sink.Spec.Key = v1alpha1.EventSinkKey{SecretName: "key-of-sink"}
+			w.must(w.hub.Update(t.Context(), sink))
+			w.is(sink, metav1.ConditionFalse, one.says)
+		})
 	}
 }
