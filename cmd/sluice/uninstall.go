@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,8 @@ func newUninstallCommand(hub *hubFlags) *cobra.Command {
 		Long: `Delete Sluice's resources from the hub, so that it can be uninstalled.
 
 It deletes peerings, member clusters and service offerings, and waits until the controllers have released them: Sluice must
-be running. It refuses, and changes nothing, while there are service instances: their platforms deprovision them first.
+be running. It refuses, and changes nothing, while there are service instances, which their platforms deprovision first,
+or clusters that placement policies have made: remove these policies first. Probes leave by themselves.
 On a terminal, it asks first.
 The chart runs this command before "helm uninstall".
 
@@ -52,31 +54,63 @@ Sluice's service account stays on the member clusters: remove it there with
 // uninstall deletes the kinds with finalizers in the order of their dependencies, and waits
 // until each kind is gone.
 func uninstall(ctx context.Context, w io.Writer, c client.Client, namespace string, patience time.Duration) error {
-	instances, err := namesOf(ctx, c, namespace, &v1alpha1.ServiceInstanceList{})
-	if err != nil {
+	if err := refuseInstances(ctx, c, namespace); err != nil {
 		return err
-	}
-	if n := len(instances); n > 0 {
-		return fmt.Errorf("there are still %s (%s): their platforms have to deprovision them first; `sluice instance list` shows whose they are",
-			count(n, "service instance"), strings.Join(instances[:min(n, 5)], ", "))
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, kind := range []struct {
-		name string
-		list client.ObjectList
+		name   string
+		list   client.ObjectList
+		leaves bool // by itself
 	}{
-		{"peerings", &v1alpha1.PeeringList{}},
-		{"member clusters", &v1alpha1.MemberClusterList{}},
-		{"service offerings", &v1alpha1.ServiceOfferingList{}},
+		{"peerings", &v1alpha1.PeeringList{}, false},
+		{"member clusters", &v1alpha1.MemberClusterList{}, false},
+		{"probes", &v1alpha1.ServiceInstanceList{}, true}, // with their clusters
+		{"service offerings", &v1alpha1.ServiceOfferingList{}, false},
 	} {
-		if err := deleteAll(ctx, c, namespace, kind.list); err != nil {
-			return err
+		if !kind.leaves {
+			if err := deleteAll(ctx, c, namespace, kind.list); err != nil {
+				return err
+			}
 		}
 		if err := awaitNone(ctx, c, namespace, kind.list); err != nil {
 			return fmt.Errorf("%s: not deleted after %s: %w; Sluice's controllers release them, so `sluice serve` must be running", kind.name, patience, err)
 		}
 		fmt.Fprintf(w, "%s: none is left\n", kind.name)
+	}
+	return nil
+}
+
+// refuseInstances returns an error that says who has to remove the instances that are left; nil if there are none but probes.
+func refuseInstances(ctx context.Context, c client.Client, namespace string) error {
+	var ordered, made, policies []string
+	err := pages.Each(ctx, c, &v1alpha1.ServiceInstanceList{}, func(object client.Object) error {
+		instance := object.(*v1alpha1.ServiceInstance)
+		policy := instance.Labels[v1alpha1.LabelElastic]
+		switch {
+		case instance.MeasuredCluster() != "": // a probe leaves with its cluster
+		case instance.Spec.Platform == v1alpha1.PlatformSelf && policy != "":
+			made, policies = append(made, instance.Name), append(policies, policy)
+		default:
+			ordered = append(ordered, instance.Name)
+		}
+		return nil
+	}, client.InNamespace(namespace))
+	if err != nil {
+		return err
+	}
+	var problems []string
+	if len(ordered) > 0 {
+		problems = append(problems, fmt.Sprintf("there are still service instances (%s): their platforms have to deprovision them first; `sluice instance list` shows whose they are", some(ordered)))
+	}
+	if len(made) > 0 {
+		slices.Sort(policies)
+		problems = append(problems, fmt.Sprintf("there are still clusters that placement policies have made (%s): remove these policies first with `sluice policy remove` (%s); Sluice then gives the clusters back",
+			some(made), strings.Join(slices.Compact(policies), ", ")))
+	}
+	if len(problems) > 0 {
+		return errors.New(strings.Join(problems, "; "))
 	}
 	return nil
 }
