@@ -137,12 +137,12 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, what strin
 		return fmt.Errorf("%s %s: it is leaving, and still there after %s%s", what, key.Name, patience, secretsLeft(secrets))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: wait until it has left: %w", what, key.Name, err)
+		return fmt.Errorf("%s %s: wait until it has left: %w%s", what, key.Name, err, secretsLeft(secrets))
 	}
-	for _, name := range secrets {
+	for i, name := range secrets {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name}}
 		if err := c.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("%s %s: has left, but the access to it is still in Secret %s: %w", what, key.Name, name, err)
+			return fmt.Errorf("%s %s: has left: delete Secret %s: %w%s", what, key.Name, name, err, secretsLeft(secrets[i:]))
 		}
 	}
 	fmt.Fprintf(w, "%s %s: has left the inventory\n", what, key.Name)

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -91,5 +98,76 @@ func TestAccessInSecrets(t *testing.T) {
 	}
 	if left := secrets(); len(left) != 0 {
 		t.Errorf("the clusters have left, and %d Secrets are still there", len(left))
+	}
+}
+
+// TestSinkRemovedByHalves: a removal that deleted the sink and not the Secret with its key does so when it is repeated.
+func TestSinkRemovedByHalves(t *testing.T) {
+	t.Setenv("SLUICE_TEST_HUB", "kube")
+	h := hubtest.Start(t)
+	c, err := client.New(h.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, error) {
+		return sluice(t, append(args, "--kubeconfig", h.Kubeconfig, "--namespace", h.Namespace)...)
+	}
+	if _, err := run("sink", "add", "billing", "--url", "https://billing.example"); err != nil {
+		t.Fatal(err)
+	}
+	key := &corev1.Secret{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: h.Namespace, Name: "sluice-sink-billing"}, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), &v1alpha1.EventSink{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "billing"}}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run("sink", "remove", "billing"); err != nil || out != "sink billing: removed\n" {
+		t.Errorf("the removal when it is repeated: %v\n%s", err, out)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(key), key); !apierrors.IsNotFound(err) {
+		t.Errorf("the Secret with the key of a removed sink: %v", err)
+	}
+	if _, err := run("sink", "remove", "billing"); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("a removal of nothing: %v", err)
+	}
+}
+
+// TestClusterRemovalThatEnds: the Secrets with the access to a cluster are named if the command ends before it deletes them.
+func TestClusterRemovalThatEnds(t *testing.T) {
+	key := client.ObjectKey{Namespace: "sluice", Name: "us"}
+	cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	cluster.Spec.Access.SecretRef = &v1alpha1.SecretKeyReference{Name: "sluice-cluster-us"}
+	cluster.Spec.Reader = &v1alpha1.ExternalReader{Token: &v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "sluice-cluster-us-reader"}}}
+	const left = "; the access to it stays in Secret sluice-cluster-us, sluice-cluster-us-reader: delete that when it has left"
+	refused := errors.New("connection refused")
+	isDeleted := false
+	for when, funcs := range map[string]interceptor.Funcs{
+		"its look at the cluster fails": {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if isDeleted {
+					return refused
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				isDeleted = true
+				return c.Delete(ctx, o, opts...)
+			},
+		},
+		"a Secret cannot be deleted": {
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if _, ok := o.(*corev1.Secret); ok {
+					return refused
+				}
+				return c.Delete(ctx, o, opts...)
+			},
+		},
+	} {
+		isDeleted = false
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster.DeepCopy()).WithInterceptorFuncs(funcs).Build()
+		if err := removeCluster(t.Context(), io.Discard, c, "cluster", key, time.Minute); !errors.Is(err, refused) || !strings.Contains(err.Error(), left) {
+			t.Errorf("if %s: %v, want %q", when, err, left)
+		}
 	}
 }

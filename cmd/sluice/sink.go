@@ -276,11 +276,13 @@ func newSinkRemoveCommand(hub *hubFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			meta := metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}
-			err = c.Delete(cmd.Context(), &v1alpha1.EventSink{ObjectMeta: meta})
-			if err == nil && !hub.embedded() {
-				meta.Name = sinkSecretName(args[0])
-				err = client.IgnoreNotFound(c.Delete(cmd.Context(), &corev1.Secret{ObjectMeta: meta}))
+			err = c.Delete(cmd.Context(), &v1alpha1.EventSink{ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}})
+			if client.IgnoreNotFound(err) == nil && !hub.embedded() {
+				// Also if the sink is gone: an earlier attempt may have ended in between.
+				key := metav1.ObjectMeta{Namespace: hub.namespace, Name: sinkSecretName(args[0])}
+				if keyErr := c.Delete(cmd.Context(), &corev1.Secret{ObjectMeta: key}); keyErr == nil || client.IgnoreNotFound(keyErr) != nil {
+					err = keyErr
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("sink %s: %w", args[0], err)
