@@ -52,7 +52,7 @@ type event struct {
 	text string // the whole, in one form
 }
 
-func (e event) id() string { return fmt.Sprintf("%s-%d", e.UID, e.Sequence) }
+func (e event) id() string { return fmt.Sprintf("%s-%d-%d", e.UID, e.Sequence, e.At.UnixMicro()) }
 
 // subscribe adds the subscribers of a bed: one that is told everything and is often away, and one that is told of its platform's instances.
 func (b *bed) subscribe(ctx context.Context, t *testing.T) {

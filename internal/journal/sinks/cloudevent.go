@@ -16,10 +16,11 @@ const (
 	attributePartitionKey = "partitionkey" // is the same for the events that are to stay in order
 )
 
-// cloudEvent returns an event as a CloudEvent. Its id is the same each time that it is sent.
+// cloudEvent returns an event as a CloudEvent. Its id is the same each time that it is sent. It has the event's time, too,
+// because a hub that is restored from a backup gives the numbers since then again, to other events.
 func cloudEvent(hub string, e journal.Entry) (cloudevents.Event, error) {
 	out := cloudevents.New()
-	out.SetID(fmt.Sprintf("%s-%d", e.UID, e.Sequence))
+	out.SetID(fmt.Sprintf("%s-%d-%d", e.UID, e.Sequence, e.At.UnixMicro()))
 	out.SetSource("urn:sluice:" + hub)
 	kind, subject := "instance", e.InstanceID
 	switch e.Kind {

@@ -42,7 +42,7 @@ func TestDelivery(t *testing.T) {
 		e := got[slices.IndexFunc(got, func(e cloudevents.Event) bool { return e.Type() == "dev.sluice.instance.delivered" })]
 		var data journal.Entry
 		w.must(e.DataAs(&data))
-		if e.Source() != "urn:sluice:hub-1" || e.ID() != fmt.Sprintf("%s-3", one.UID) || e.Subject() != "one" || !e.Time().Equal(one.Status.Events[2].At.Time) ||
+		if e.Source() != "urn:sluice:hub-1" || e.ID() != fmt.Sprintf("%s-3-%d", one.UID, one.Status.Events[2].At.UnixMicro()) || e.Subject() != "one" || !e.Time().Equal(one.Status.Events[2].At.Time) ||
 			e.Extensions()["partitionkey"] != string(one.UID) || data.UID != one.UID || data.Platform != "cf" || !slices.Equal(data.Clusters, []string{"eu"}) {
 			w.Errorf("the event is %s", e)
 		}
