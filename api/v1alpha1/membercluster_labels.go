@@ -43,10 +43,9 @@ func (c *MemberCluster) SelectorLabels() map[string]string {
 
 // JoinedIdentity returns a MemberCluster whose access is the identity that a joined
 // provider gave to the cluster that invited it. That identity is sealed, or kept in a
-// Secret, under the returned name.
+// Secret, under the returned name. Its owner reference names the cluster.
 func JoinedIdentity(joined *MemberCluster) *MemberCluster {
-	identity := &MemberCluster{}
-	identity.Namespace, identity.Name = joined.Namespace, joined.Name+"-identity"
+	identity := identityOf(joined, "-identity")
 	if access := joined.Spec.Liqo.Joined.Identity; access != nil {
 		identity.Spec.Access = *access
 	}

@@ -3,6 +3,8 @@ package v1alpha1
 import (
 	"cmp"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Readers of a cluster's capacity.
@@ -72,12 +74,18 @@ func (r *ExternalReader) Period() time.Duration {
 }
 
 // ReaderIdentity returns a MemberCluster whose access is the token for the cluster's reader. The token is
-// sealed, or kept in a Secret, under the returned name.
+// sealed, or kept in a Secret, under the returned name. Its owner reference names the cluster.
 func ReaderIdentity(cluster *MemberCluster) *MemberCluster {
-	identity := &MemberCluster{}
-	identity.Namespace, identity.Name = cluster.Namespace, cluster.Name+"-reader"
+	identity := identityOf(cluster, "-reader")
 	if r := cluster.Spec.Reader; r != nil && r.Token != nil {
 		identity.Spec.Access = *r.Token
 	}
+	return identity
+}
+
+func identityOf(cluster *MemberCluster, suffix string) *MemberCluster {
+	identity := &MemberCluster{}
+	identity.Namespace, identity.Name = cluster.Namespace, cluster.Name+suffix
+	identity.OwnerReferences = []metav1.OwnerReference{{Kind: KindMemberCluster, Name: cluster.Name}}
 	return identity
 }

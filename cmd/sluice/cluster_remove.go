@@ -113,7 +113,10 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, what strin
 	if err := c.Get(ctx, key, cluster); err != nil {
 		return fmt.Errorf("%s %s: %w", what, key.Name, err)
 	}
-	secrets := accessSecrets(cluster)
+	secrets, err := accessSecrets(ctx, c, cluster)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, key.Name, err)
+	}
 	if err := c.Delete(ctx, cluster); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("%s %s: %w", what, key.Name, err)
 	}
@@ -122,7 +125,7 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, what strin
 		return nil
 	}
 	told := ""
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, key, cluster)
 		if apierrors.IsNotFound(err) {
 			return true, nil
@@ -150,18 +153,22 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, what strin
 }
 
 // accessSecrets returns the names of the Secrets with the access to a member cluster that
-// Sluice's commands created.
-func accessSecrets(cluster *v1alpha1.MemberCluster) (made []string) {
-	holders := []*v1alpha1.MemberCluster{cluster, v1alpha1.ReaderIdentity(cluster)}
-	if cluster.IsJoined() {
-		holders = append(holders, v1alpha1.JoinedIdentity(cluster))
-	}
-	for _, holder := range holders {
-		if ref := holder.Spec.Access.SecretRef; ref != nil && ref.Name == registration.SecretName(holder.Name) {
+// Sluice's commands created, and to which no other cluster refers.
+func accessSecrets(ctx context.Context, c client.Client, cluster *v1alpha1.MemberCluster) (made []string, err error) {
+	for _, holder := range registration.Holders(cluster) {
+		ref := holder.Spec.Access.SecretRef
+		if ref == nil || ref.Name != registration.SecretName(holder.Name) {
+			continue
+		}
+		other, err := registration.OtherUser(ctx, c, client.ObjectKeyFromObject(cluster), ref.Name)
+		if err != nil {
+			return nil, err
+		}
+		if other == "" {
 			made = append(made, ref.Name)
 		}
 	}
-	return made
+	return made, nil
 }
 
 // secretsLeft names the Secrets that the user must delete.

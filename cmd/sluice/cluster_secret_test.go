@@ -171,3 +171,28 @@ func TestClusterRemovalThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretOfTwoClusters: a Secret to which another cluster refers, too, stays when a cluster is removed.
+func TestSecretOfTwoClusters(t *testing.T) {
+	const shared = "sluice-cluster-eu-reader"
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "sluice", Name: name} }
+	access := func(secret string) v1alpha1.ClusterAccess {
+		return v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: secret}}
+	}
+	eu, other, token := &v1alpha1.MemberCluster{ObjectMeta: in("eu")}, &v1alpha1.MemberCluster{ObjectMeta: in("eu-reader")}, access(shared)
+	eu.Spec.Access, other.Spec.Access = access("sluice-cluster-eu"), access(shared)
+	eu.Spec.Reader = &v1alpha1.ExternalReader{Token: &token}
+	for _, name := range []string{"eu", "eu-reader"} {
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(eu.DeepCopy(), other.DeepCopy(),
+			&corev1.Secret{ObjectMeta: in("sluice-cluster-eu")}, &corev1.Secret{ObjectMeta: in(shared)}).Build()
+		if err := removeCluster(t.Context(), io.Discard, c, "cluster", client.ObjectKey{Namespace: "sluice", Name: name}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: shared}, &corev1.Secret{}); err != nil {
+			t.Errorf("after the removal of %s the other cluster has no Secret: %v", name, err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: "sluice-cluster-eu"}, &corev1.Secret{}); apierrors.IsNotFound(err) != (name == "eu") {
+			t.Errorf("after the removal of %s, the Secret of eu: %v", name, err)
+		}
+	}
+}

@@ -101,37 +101,25 @@ func sealCluster(ctx context.Context, c client.Client, keys *seal.Keyset, o *uns
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cluster); err != nil {
 		return fmt.Errorf("read member cluster %s: %w", o.GetName(), err)
 	}
-	holders := []accessHolder{
-		{cluster, []string{"spec", "access"}},
-		{v1alpha1.ReaderIdentity(cluster), []string{"spec", "reader", "token"}},
-	}
-	if cluster.IsJoined() {
-		holders = append(holders, accessHolder{v1alpha1.JoinedIdentity(cluster), []string{"spec", "liqo", "joined", "identity"}})
-	}
+	paths := [][]string{{"spec", "access"}, {"spec", "reader", "token"}, {"spec", "liqo", "joined", "identity"}}
 	connections := &member.Connections{Reader: c, Namespace: cluster.Namespace, Keys: keys}
-	for _, holder := range holders {
+	for i, holder := range registration.Holders(cluster) {
 		if holder.Spec.Access.SecretRef == nil {
 			continue
 		}
-		access, err := connections.Kubeconfig(ctx, holder.MemberCluster)
+		access, err := connections.Kubeconfig(ctx, holder)
 		if err != nil {
 			return err
 		}
-		sealed, err := registration.Sealed{Keys: keys}.Store(ctx, holder.MemberCluster, access)
+		sealed, err := registration.Sealed{Keys: keys}.Store(ctx, holder, access)
 		if err != nil {
 			return fmt.Errorf("member cluster %s: %w", cluster.Name, err)
 		}
-		if err := setSealed(o, &sealed, holder.path); err != nil {
+		if err := setSealed(o, &sealed, paths[i]); err != nil {
 			return fmt.Errorf("member cluster %s: %w", cluster.Name, err)
 		}
 	}
 	return nil
-}
-
-// accessHolder has an access that a MemberCluster keeps at a path.
-type accessHolder struct {
-	*v1alpha1.MemberCluster
-	path []string
 }
 
 func sealSink(ctx context.Context, c client.Client, keys *seal.Keyset, o *unstructured.Unstructured) error {
