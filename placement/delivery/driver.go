@@ -33,6 +33,9 @@ type Delivery struct {
 	State *v1alpha1.InstanceState
 	// Workload that runs there; nil if the plan sells none, and for Remove.
 	Workload *workload.Order
+	// Former is the workload of the state in force there, which is Workload itself unless an update is being delivered;
+	// nil if there is none. A volume that has grown beyond Workload stays as it is, unless Workload orders less than Former.
+	Former *workload.Order
 	// Data is a step with the content of the workload's volumes: the workload is delivered stopped,
 	// and the hooks of the step run. Nil means that it is delivered to run.
 	Data *workload.Data

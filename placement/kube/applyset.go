@@ -50,17 +50,12 @@ func (t *target) parent(kinds []string) tenant.Object {
 }
 
 // announce lists the kinds of the objects in the parent before they are applied, in addition to those
-// that were there already, which it returns. In a namespace that was created just now there are none.
-func (t *target) announce(ctx context.Context, objects []*unstructured.Unstructured, created bool) (before []string, err error) {
-	if !created {
-		if before, err = t.knownKinds(ctx); err != nil {
-			return nil, err
-		}
+// that are known to be there.
+func (t *target) announce(ctx context.Context, known []string, objects []*unstructured.Unstructured) error {
+	if len(known)+len(objects) == 0 {
+		return nil
 	}
-	if len(before)+len(objects) == 0 {
-		return nil, nil
-	}
-	return before, t.ApplyInside(ctx, t.parent(union(before, kindsOf(objects))))
+	return t.ApplyInside(ctx, t.parent(union(known, kindsOf(objects))))
 }
 
 // knownKinds returns the kinds that the parent lists; none if there is no parent.
@@ -81,7 +76,8 @@ func (t *target) knownKinds(ctx context.Context) ([]string, error) {
 }
 
 // prune deletes the set's objects that are not among those that were applied, and then shortens the
-// parent's list. They are of the kinds that the parent listed before.
+// parent's list. They are of the kinds that the parent listed before. Volumes, and StatefulSets that make some, stay for
+// dropStale; these sets are stopped.
 func (t *target) prune(ctx context.Context, before []string, applied []*unstructured.Unstructured) error {
 	if len(before) == 0 {
 		return nil
@@ -91,7 +87,7 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 		keep[groupKind(o.GroupVersionKind())+"/"+o.GetName()] = true
 	}
 	for _, kind := range workload.Kinds() {
-		if !slices.Contains(before, groupKind(kind)) {
+		if !slices.Contains(before, groupKind(kind)) || groupKind(kind) == kindClaims {
 			continue
 		}
 		kind = t.served(kind)
@@ -116,12 +112,18 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 				continue
 			}
 			o.SetGroupVersionKind(kind)
+			if set := t.stale.set(o.Name); set != nil && groupKind(kind) == kindSets {
+				if err := t.stop(ctx, set); err != nil {
+					return fmt.Errorf("stop StatefulSet %s: %w", o.Name, err)
+				}
+				continue
+			}
 			if err := t.deleteAsSeen(ctx, o); err != nil {
 				return fmt.Errorf("delete %s %s: %w", kind.Kind, o.Name, err)
 			}
 		}
 	}
-	if now := kindsOf(applied); !slices.Equal(now, union(before, now)) {
+	if now := union(kindsOf(applied), t.stale.kinds()); !slices.Equal(now, union(before, now)) {
 		return t.ApplyInside(ctx, t.parent(now))
 	}
 	return nil

@@ -25,7 +25,7 @@ const hookCheck = time.Second
 // copyData stops the workload, and returns nil once the hooks of the step have ended well. The hooks belong
 // to the set, so that the next delivery that is no step of a move deletes them, and lets the workload run.
 // Nothing is deleted here.
-func (t *target) copyData(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (t *target) copyData(ctx context.Context, objects []*unstructured.Unstructured, known []string) error {
 	stopped, err := workload.Stopped(objects)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (t *target) copyData(ctx context.Context, objects []*unstructured.Unstructu
 		return err
 	}
 	t.ofSet(hooks)
-	if _, err := t.announce(ctx, append(stopped, hooks...), false); err != nil {
+	if err := t.announce(ctx, known, append(stopped, hooks...)); err != nil {
 		return err
 	}
 	if err := t.applyWorkloads(ctx, stopped); err != nil {

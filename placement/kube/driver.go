@@ -51,10 +51,14 @@ type target struct {
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
-	// replacing, preparing, data and applied have the meaning of those of delivery.Delivery.
+	// former, replacing, preparing, data and applied have the meaning of those of delivery.Delivery.
+	former               *workload.Order
 	replacing, preparing bool
 	data                 *workload.Data
 	applied              string
+	// stale is deleted when the workload works, and takes room of the quota until then.
+	stale stale
+	room  corev1.ResourceList
 }
 
 func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
@@ -78,7 +82,7 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
 		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
-		replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
+		former: delivery.Former, replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
 	}, nil
 }
 
@@ -129,8 +133,20 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 		return err
 	}
 	var before corev1.ResourceQuota
+	var known []string
 	if !created {
-		if before, err = t.currentQuota(ctx); err != nil {
+		group, inner := errgroup.WithContext(ctx)
+		group.Go(func() (err error) {
+			before, err = t.currentQuota(inner)
+			return err
+		})
+		group.Go(func() (err error) {
+			if known, err = t.knownKinds(inner); err != nil {
+				return err
+			}
+			return t.weigh(inner, known, objects)
+		})
+		if err := group.Wait(); err != nil {
 			return err
 		}
 	}
@@ -139,32 +155,35 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 		if err := t.checkUse(before); err != nil {
 			return err
 		}
-		return t.fill(ctx, objects, t.hard, created, digest)
+		return t.fill(ctx, objects, t.hard, known, digest)
 	}
 	// Room for the old and the new objects, until the new have replaced the old.
-	both := greater(before.Spec.Hard, t.hard)
-	if equality.Semantic.DeepEqual(both, t.hard) {
-		return t.fill(ctx, objects, both, created, digest)
+	both := greater(before.Spec.Hard, withRoom(t.hard, t.room))
+	if equality.Semantic.DeepEqual(both, t.hard) && len(t.stale.kinds()) == 0 {
+		return t.fill(ctx, objects, both, known, digest)
 	}
-	if err := t.fill(ctx, objects, both, created, ""); err != nil || t.preparing {
+	if err := t.fill(ctx, objects, both, known, ""); err != nil || t.preparing {
 		return err
 	}
 	return t.enforce(ctx, t.hard)
 }
 
-// fill applies the limits and the objects of the order, and waits until these work; or copies the data of
-// the workload.
-func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, created bool, digest string) error {
+// fill applies the limits and the objects of the order, and waits until these work, when it deletes stale volumes; or
+// copies the data of the workload. Known are the kinds that the set may have on the cluster already.
+func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, known []string, digest string) error {
 	if t.data == nil {
-		if err := t.run(ctx, objects, hard, created); err != nil || t.preparing {
+		if err := t.run(ctx, objects, hard, known); err != nil || t.preparing {
 			return err
 		}
-		return applied(t.health(ctx, objects), digest)
+		if err := t.health(ctx, objects); err != nil {
+			return applied(err, digest)
+		}
+		return t.dropStale(ctx, objects)
 	}
 	if err := t.enforce(ctx, hard); err != nil {
 		return err
 	}
-	return t.copyData(ctx, objects)
+	return t.copyData(ctx, objects, known)
 }
 
 // enforce applies the limits of the namespace, and returns once the quota is in force.
@@ -198,8 +217,7 @@ func (t *target) limits() []tenant.Object {
 }
 
 // Observe compares the cluster with what Deliver would apply, field by field, and
-// names the first difference. It writes nothing and blocks for one or two round
-// trips.
+// names the first difference. It writes nothing and blocks for a few round trips.
 func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if err != nil {
@@ -208,11 +226,15 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 	if err := t.Check(ctx); err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
+	objects, err := t.renderAsLive(ctx)
+	if err != nil {
+		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, o := range append(t.limits(), t.quotaObject(t.hard)) {
 		group.Go(func() error { return t.Compare(ctx, o) })
 	}
-	group.Go(func() error { return t.observeWorkload(ctx) })
+	group.Go(func() error { return t.observeWorkload(ctx, objects) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}

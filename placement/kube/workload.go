@@ -94,14 +94,13 @@ func (d *Driver) exposeElsewhere(ctx context.Context, order *workload.Order) err
 	return nil
 }
 
-// run applies the objects of the order and the quota that they need, and deletes those of an earlier version. A
-// namespace that was created just now has none.
-func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, created bool) error {
-	var before []string
+// run applies the objects of the order and the quota that they need, and deletes those of an earlier version, except
+// volumes. Known are the kinds that these may have.
+func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, known []string) error {
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return t.applyAll(inner, t.limits()) })
-	group.Go(func() (err error) {
-		if before, err = t.announce(inner, objects, created); err != nil {
+	group.Go(func() error {
+		if err := t.announce(inner, known, objects); err != nil {
 			return err
 		}
 		// Not before: where there is a quota, the cluster writes its status for each object that it counts.
@@ -117,7 +116,7 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, 
 	if t.replacing {
 		return nil
 	}
-	return t.prune(ctx, before, objects)
+	return t.prune(ctx, known, objects)
 }
 
 // applyWorkloads applies objects in their order, see comesLast.
@@ -310,13 +309,22 @@ func blockedPod(pod *corev1.Pod) (why, more string) {
 	return "", ""
 }
 
-// observeWorkload returns an error that names the first object that differs from what was applied, or
-// that does not work.
-func (t *target) observeWorkload(ctx context.Context) error {
+// renderAsLive is render with volumes that have grown as they are.
+func (t *target) renderAsLive(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	objects, err := t.render()
-	if err != nil {
-		return err
+	if err != nil || !slices.Contains(kindsOf(objects), kindClaims) {
+		return objects, err
 	}
+	claims, err := t.liveClaims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return objects, t.keepGrown(ctx, objects, claims)
+}
+
+// observeWorkload returns an error that names the first of the objects that differs from what was applied, or
+// that does not work.
+func (t *target) observeWorkload(ctx context.Context, objects []*unstructured.Unstructured) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for i, o := range objects {

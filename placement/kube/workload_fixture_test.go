@@ -109,10 +109,16 @@ func (f *fixture) runs(t *testing.T, d delivery.Delivery) {
 // volume makes a persistent volume for one claim: control planes have no provisioner.
 func (f *fixture) volume(t *testing.T, name string) {
 	t.Helper()
+	f.volumeOf(t, name, "fast")
+}
+
+// volumeOf makes one of a class, for claims of 1Mi.
+func (f *fixture) volumeOf(t *testing.T, name, class string) {
+	t.Helper()
 	err := f.admin.Create(t.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName: "fast", Capacity: amounts("storage", "1Mi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: class, Capacity: amounts("storage", "1Mi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/" + name}},
 		},
 	})

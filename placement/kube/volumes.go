@@ -1,0 +1,270 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// What volumes contain cannot be applied again. So claims that the order no longer has are deleted last, when the
+// workload works: until then the former order can be delivered again, with its data. A StatefulSet that makes claims of
+// templates is kept, without pods, until its claims are deleted, because they are found by it.
+
+// The kinds of claims, and of what makes some.
+const (
+	kindClaims = "PersistentVolumeClaim"
+	kindSets   = "StatefulSet.apps"
+)
+
+// stale has the claims that the order no longer has, and the StatefulSets that make claims, without those that are
+// being deleted.
+type stale struct {
+	claims []*corev1.PersistentVolumeClaim
+	sets   []*appsv1.StatefulSet
+}
+
+// kinds returns the kinds of what is stale, for the set's parent.
+func (s *stale) kinds() (kinds []string) {
+	if len(s.claims) > 0 {
+		kinds = append(kinds, kindClaims)
+	}
+	if len(s.sets) > 0 {
+		kinds = append(kinds, kindSets)
+	}
+	return kinds
+}
+
+// set returns the StatefulSet of a name if it is stale and makes claims; otherwise nil.
+func (s *stale) set(name string) *appsv1.StatefulSet {
+	for _, set := range s.sets {
+		if set.Name == name {
+			return set
+		}
+	}
+	return nil
+}
+
+// weigh prepares objects, and the quota, for the volumes that the cluster has; see keepGrown and findStale. Known are
+// the kinds of the objects that the set may have there.
+func (t *target) weigh(ctx context.Context, known []string, objects []*unstructured.Unstructured) error {
+	if !slices.Contains(known, kindClaims) && !slices.Contains(known, kindSets) {
+		return nil
+	}
+	claims, err := t.liveClaims(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.keepGrown(ctx, objects, claims); err != nil || t.replacing {
+		return err
+	}
+	return t.findStale(ctx, known, objects, claims)
+}
+
+// liveClaims reads all claims of the namespace.
+func (t *target) liveClaims(ctx context.Context) ([]corev1.PersistentVolumeClaim, error) {
+	var list corev1.PersistentVolumeClaimList
+	if err := t.listInside(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list PersistentVolumeClaims: %w", err)
+	}
+	return list.Items, nil
+}
+
+// listInside lists objects of the namespace.
+func (t *target) listInside(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return tenant.OnceAllowed(ctx, func(ctx context.Context) error {
+		return t.Connection.Client.List(ctx, list, append(options, client.InNamespace(t.Namespace))...)
+	})
+}
+
+// keepGrown raises what objects order of storage to what their claims have already, and the quota with it: a claim
+// cannot shrink, and may have grown for an update that was rolled back. An order of less than what is in force stays as
+// it is, for the cluster to refuse.
+func (t *target) keepGrown(ctx context.Context, objects []*unstructured.Unstructured, claims []corev1.PersistentVolumeClaim) error {
+	ordered, err := workload.ClaimSpecs(objects)
+	if err != nil || t.former == nil {
+		return err
+	}
+	var former map[string]*corev1.PersistentVolumeClaimSpec
+	if t.former == t.order {
+		former = ordered
+	}
+	for i := range claims {
+		spec, has := ordered[claims[i].Name], claims[i].Spec.Resources.Requests[corev1.ResourceStorage]
+		if spec == nil {
+			continue
+		}
+		more, size := has.DeepCopy(), spec.Resources.Requests[corev1.ResourceStorage]
+		if more.Sub(size); more.Sign() <= 0 {
+			continue
+		}
+		if former == nil {
+			if former, err = t.formerSpecs(ctx); err != nil {
+				return err
+			}
+		}
+		if before := former[claims[i].Name]; before != nil && size.Cmp(before.Resources.Requests[corev1.ResourceStorage]) < 0 {
+			continue
+		}
+		for _, o := range objects {
+			if o.GetKind() != kindClaims || o.GetName() != claims[i].Name {
+				continue
+			}
+			if err := unstructured.SetNestedField(o.Object, has.String(), "spec", "resources", "requests", "storage"); err != nil {
+				return fmt.Errorf("keep the size of PersistentVolumeClaim %s: %w", o.GetName(), err)
+			}
+		}
+		t.hard = withRoom(t.hard, room(ptr.Deref(spec.StorageClassName, ""), more, 0))
+	}
+	return nil
+}
+
+// formerSpecs returns the claims of the workload in force.
+func (t *target) formerSpecs(ctx context.Context) (map[string]*corev1.PersistentVolumeClaimSpec, error) {
+	if err := t.exposeElsewhere(ctx, t.former); err != nil {
+		return nil, err
+	}
+	objects, err := t.former.Render(t.Charts, t.facts, t.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("render the workload in force: %w", err)
+	}
+	return workload.ClaimSpecs(objects)
+}
+
+// findStale finds the claims that are deleted when the workload works, and what makes them. It lets stopped
+// StatefulSets start again if the order has them.
+func (t *target) findStale(ctx context.Context, known []string, objects []*unstructured.Unstructured, claims []corev1.PersistentVolumeClaim) error {
+	ordered, err := workload.ClaimSpecs(objects)
+	if err != nil {
+		return err
+	}
+	current, err := workload.AllSetClaims(objects)
+	if err != nil {
+		return err
+	}
+	all := current
+	if slices.Contains(known, kindSets) {
+		var sets appsv1.StatefulSetList
+		if err := t.listInside(ctx, &sets, client.MatchingLabels{labelPartOf: t.setID()}); err != nil {
+			return fmt.Errorf("list StatefulSets: %w", err)
+		}
+		for i := range sets.Items {
+			set := &sets.Items[i]
+			made := workload.ClaimsOf(set, 0)
+			if made == nil || !set.DeletionTimestamp.IsZero() {
+				continue
+			}
+			isOrdered, err := startAgain(objects, set)
+			if err != nil {
+				return err
+			}
+			if isOrdered {
+				continue
+			}
+			t.stale.sets = append(t.stale.sets, set)
+			all = append(slices.Clip(all), made)
+		}
+	}
+	for i := range claims {
+		claim := &claims[i]
+		if ordered[claim.Name] != nil || !claim.DeletionTimestamp.IsZero() {
+			continue
+		}
+		made := func(c *workload.SetClaims) bool { made, _ := c.Made(claim); return made }
+		used := func(c *workload.SetClaims) bool { _, used := c.Made(claim); return used }
+		if slices.ContainsFunc(current, used) || claim.Labels[labelPartOf] != t.setID() && !slices.ContainsFunc(all, made) {
+			continue
+		}
+		t.stale.claims = append(t.stale.claims, claim)
+		t.room = plus(t.room, room(ptr.Deref(claim.Spec.StorageClassName, ""), claim.Spec.Resources.Requests[corev1.ResourceStorage], 1))
+	}
+	return nil
+}
+
+// startAgain reports whether objects have a StatefulSet of the cluster. If that was stopped, and its autoscaler decides
+// on the number of its pods, it gets one: an autoscaler leaves sets alone that have none.
+func startAgain(objects []*unstructured.Unstructured, live *appsv1.StatefulSet) (isOrdered bool, err error) {
+	for _, o := range objects {
+		if groupKind(o.GroupVersionKind()) != kindSets || o.GetName() != live.Name {
+			continue
+		}
+		isOrdered = true
+		if _, found, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas"); !found && ptr.Deref(live.Spec.Replicas, 1) == 0 {
+			err = unstructured.SetNestedField(o.Object, int64(1), "spec", "replicas")
+		}
+	}
+	return isOrdered, err
+}
+
+// stop leaves a StatefulSet without pods, and with its claims.
+func (t *target) stop(ctx context.Context, set *appsv1.StatefulSet) error {
+	if ptr.Deref(set.Spec.Replicas, 1) == 0 {
+		return nil
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}`))
+	err := t.Connection.Client.Patch(ctx, set.DeepCopy(), patch, client.FieldOwner(v1alpha1.FieldManager))
+	return client.IgnoreNotFound(err)
+}
+
+// dropStale deletes what is stale, and then shortens the parent's list. The sets go last, because their claims are found
+// by them.
+func (t *target) dropStale(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if len(t.stale.kinds()) == 0 {
+		return nil
+	}
+	for _, claim := range t.stale.claims {
+		if err := t.deleteAsSeen(ctx, claim); err != nil {
+			return fmt.Errorf("delete PersistentVolumeClaim %s: %w", claim.Name, err)
+		}
+	}
+	for _, set := range t.stale.sets {
+		if err := t.deleteAsSeen(ctx, set); err != nil {
+			return fmt.Errorf("delete StatefulSet %s: %w", set.Name, err)
+		}
+	}
+	return t.ApplyInside(ctx, t.parent(kindsOf(objects)))
+}
+
+// room is what claims of a class take in a quota.
+func room(class string, storage resource.Quantity, claims int64) corev1.ResourceList {
+	return corev1.ResourceList{
+		v1alpha1.StorageResource(class): storage,
+		corev1.ResourceRequestsStorage:  storage,
+		"count/persistentvolumeclaims":  *resource.NewQuantity(claims, resource.DecimalSI),
+	}
+}
+
+// plus returns the sum of two amounts of each resource.
+func plus(a, b corev1.ResourceList) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, all := range []corev1.ResourceList{a, b} {
+		for name, amount := range all {
+			total := sum[name]
+			total.Add(amount)
+			sum[name] = total
+		}
+	}
+	return sum
+}
+
+// withRoom adds amounts to those that a quota bounds.
+func withRoom(hard, room corev1.ResourceList) corev1.ResourceList {
+	sum := plus(hard, room)
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		_, bounded := hard[name]
+		return !bounded
+	})
+	return sum
+}
