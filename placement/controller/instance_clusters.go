@@ -20,11 +20,21 @@ import (
 //
 // Step 6 of a provision (docs/architecture.md).
 func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, state *v1alpha1.InstanceState, runs *workload.Order, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
+	former, err := r.former(s, state, runs)
+	if err != nil {
+		return err
+	}
 	failures, said := make([]error, len(placements)), make([]delivery.Said, len(placements))
 	var calls sync.WaitGroup
 	for i, p := range placements {
 		calls.Go(func() {
-			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, State: state, Workload: runs.On(&p, placements), Said: &said[i]}, call)
+			d := delivery.Delivery{Instance: s.ServiceInstance, Placement: p, State: state, Workload: runs.On(&p, placements), Said: &said[i]}
+			if former == runs {
+				d.Former = d.Workload
+			} else if before := s.Status.DeliveredDecision(); before.On(p.Cluster) != nil {
+				d.Former = former.On(before.On(p.Cluster), before.Placements)
+			}
+			failures[i] = r.one(ctx, s, d, call)
 		})
 	}
 	calls.Wait()
@@ -33,6 +43,18 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 		s.failures[p.Cluster], s.said[p.Cluster] = failures[i], said[i]
 	}
 	return errors.Join(failures...)
+}
+
+// former returns what runs by the state in force while a state is delivered: the same, unless that is an update.
+func (r *instanceReconciler) former(s *scope, state *v1alpha1.InstanceState, runs *workload.Order) (*workload.Order, error) {
+	inForce := s.Status.Delivered
+	switch {
+	case state == nil || inForce == nil:
+		return nil, nil
+	case s.Status.IsFinished() || state == &inForce.State:
+		return runs, nil
+	}
+	return r.workload(s, &inForce.Decision, &inForce.State)
 }
 
 // one calls a driver's method for a placement, if the cluster has a place for the call.

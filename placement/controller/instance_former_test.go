@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// Drivers get what is in force with each delivery: the former workload with an update, and the same workload when that
+// is undone, observed or repaired.
+func TestADeliveryHasTheFormerWorkload(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	var got []string
+	w.driver.onDeliver = func(d delivery.Delivery) {
+		was := "nothing"
+		if d.Former != nil {
+			was = d.Former.Plan.Components[0].Container.Image
+		}
+		got = append(got, d.Workload.Plan.Components[0].Container.Image+" after "+was)
+		if d.Workload.Plan.Components[0].Container.Image == "web:1" && d.Former != nil && d.Former != d.Workload {
+			t.Error("what is in force has another workload before it")
+		}
+	}
+	want := func(all ...string) {
+		t.Helper()
+		if !slices.Equal(slices.Compact(got), all) {
+			t.Errorf("delivered %v, want %v", got, all)
+		}
+		got = nil
+	}
+	w.provision("si-a", "plan-web", "")
+	w.passes("si-a")
+	want("web:1 after nothing")
+
+	w.sellWorkloads("2")
+	w.driver.failOn = func(d delivery.Delivery) error {
+		if d.Workload.Plan.Components[0].Container.Image == "web:2" {
+			return &delivery.RefusedError{Reason: "web: 0 of 1 pods ready on eu", Consumer: "web: 0 of 1 pods ready", Repeatable: true}
+		}
+		return nil
+	}
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.MaintenanceVersion = "2.0.0" })
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateFailed, "")
+	want("web:2 after web:1", "web:1 after web:1")
+
+	w.driver.fail("observe eu", &delivery.PendingError{Step: "look"})
+	w.settle("si-a")
+	w.after(2 * w.reconciler.observeEvery)
+	w.passes("si-a")
+	want("web:1 after web:1")
+}
