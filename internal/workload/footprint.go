@@ -284,6 +284,11 @@ func takePods(taken corev1.ResourceList, o *unstructured.Unstructured, spec *cor
 			}
 		}
 	}
+	for i := range spec.Volumes {
+		if spec.Volumes[i].Ephemeral != nil {
+			return refused("%s: volume %s: ephemeral is refused: its claims are made and deleted with each pod, so that their number is unknown; use emptyDir, a PersistentVolumeClaim, or volumeClaimTemplates of a StatefulSet", describeObject(o), spec.Volumes[i].Name)
+		}
+	}
 	pod := &corev1.Pod{Spec: *spec}
 	each := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	for name, limit := range resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}) {
