@@ -65,6 +65,7 @@ func TestOnCluster(t *testing.T) {
 		{"a volume that has grown stays so, and the rest is rolled back", aGrownVolumeStays},
 		{"volumes are deleted when the next version works, not before", volumesStayUntilTheNextWorks},
 		{"claims of templates are deleted with their pods", claimsOfTemplatesAreDeleted},
+		{"a set that was stopped starts again", aStoppedSetStartsAgain},
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
 		{"what is applied is not applied again", whatIsAppliedIsNotAppliedAgain},
 		{"what the cluster refuses is refused, by component", whatTheClusterRefusesIsRefused},

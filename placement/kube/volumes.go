@@ -21,7 +21,8 @@ import (
 
 // What volumes contain cannot be applied again. So claims that the order no longer has are deleted last, when the
 // workload works: until then the former order can be delivered again, with its data. A StatefulSet that makes claims of
-// templates is kept, without pods, until its claims are deleted, because they are found by it.
+// templates is kept, without pods, until its claims are deleted, because they are found by it. Its retention policy
+// cannot replace that: it deletes claims with their pods, before the others work.
 
 // The kinds of claims, and of what makes some.
 const (
@@ -237,7 +238,7 @@ func (t *target) dropStale(ctx context.Context, objects []*unstructured.Unstruct
 	return t.ApplyInside(ctx, t.parent(kindsOf(objects)))
 }
 
-// room is what claims of a class take in a quota.
+// room returns the amounts of a quota that claims of a class take.
 func room(class string, storage resource.Quantity, claims int64) corev1.ResourceList {
 	return corev1.ResourceList{
 		v1alpha1.StorageResource(class): storage,

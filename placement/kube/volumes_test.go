@@ -225,6 +225,30 @@ func claimsOfTemplatesAreDeleted(t *testing.T, f *fixture) {
 	f.gone(t, first, "sql", &appsv1.StatefulSet{})
 }
 
+// aStoppedSetStartsAgain although its autoscaler, which leaves sets without pods alone, decides on their number.
+func aStoppedSetStartsAgain(t *testing.T, f *fixture) {
+	f.volumeOf(t, "stopped-a", "stopped")
+	scaled := strings.ReplaceAll(strings.Replace(members, "      replicas: ${parameters.replicas}\n", "", 1), "members", "stopped") + `
+  - apiVersion: autoscaling/v2
+    kind: HorizontalPodAutoscaler
+    metadata: {name: db}
+    spec:
+      scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+      maxReplicas: 2
+      metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]
+`
+	first := withWorkload(t, scaled, "")
+	f.runs(t, first)
+	f.pendingOn(t, running(t, first, "components:"+stuck, ""), "Unschedulable")
+	f.wantSetStopped(t, first)
+	f.runs(t, first)
+	var set appsv1.StatefulSet
+	if f.get(t, first, "db", &set); set.Status.ReadyReplicas != 1 {
+		t.Errorf("%d pods are ready, want 1", set.Status.ReadyReplicas)
+	}
+	f.runs(t, first)
+}
+
 // wantSetStopped waits until the set is there without pods.
 func (f *fixture) wantSetStopped(t *testing.T, d delivery.Delivery) {
 	t.Helper()
