@@ -84,7 +84,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return err
 	}
 	growing := &elastic.Controller{
-		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
+		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Filled: sold.filled, Leadership: f.leadership(),
 	}
 	if f.forecast.URL != "" {
 		forecaster, err := external.NewForecaster(f.forecast)

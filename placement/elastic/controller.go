@@ -33,6 +33,8 @@ type Controller struct {
 	Catalog *catalog.Catalog
 	// Inventory in which instances wait for room.
 	Inventory *placement.Inventory
+	// Filled is closed when the inventory shows what the hub has; nil means that it does.
+	Filled <-chan struct{}
 	// Forecast of orders; nil if nobody makes one.
 	Forecast func() external.Forecast
 	// Leadership of this replica; nil means that there is no other.
@@ -66,8 +68,16 @@ const every = time.Second
 // NeedLeaderElection returns true: only the leader creates clusters.
 func (*Controller) NeedLeaderElection() bool { return true }
 
-// Start makes a pass every second, until the context ends.
+// Start makes a pass every second from when the inventory is filled, until the context ends. Without the reservations
+// and policies of the hub, a pass would give back the clusters in use.
 func (e *Controller) Start(ctx context.Context) error {
+	if e.Filled != nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.Filled:
+		}
+	}
 	tick := e.Clock.NewTicker(every)
 	defer tick.Stop()
 	said := ""
