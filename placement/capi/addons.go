@@ -65,8 +65,15 @@ func (d *Driver) installAddOns(ctx context.Context, t *tenant.Tenant, addOns []v
 	return d.removeAddOns(ctx, connection.Config, addOns)
 }
 
-// removeAddOns removes releases that were installed for the plan and are not in keep. All other
-// releases in the cluster belong to its owner.
+// installed is a release that was installed for the plan.
+type installed struct {
+	name   string
+	config *action.Configuration
+	since  time.Time
+}
+
+// removeAddOns removes releases that were installed for the plan and are not in keep: the last installed
+// first, because it may need those before it. All other releases in the cluster belong to its owner.
 func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []v1alpha1.AddOn) error {
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
@@ -77,23 +84,35 @@ func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []
 	if err != nil {
 		return fmt.Errorf("list the add-ons that are installed: %w", err)
 	}
-	removed := map[[2]string]bool{} // there is a Secret for each revision
+	seen := map[[2]string]bool{} // there is a Secret for each revision
+	var unwanted []installed
 	for i := range releases.Items {
 		name, namespace := releases.Items[i].Labels["name"], releases.Items[i].Namespace
 		wanted := slices.ContainsFunc(keep, func(a v1alpha1.AddOn) bool { return a.Name == name && a.Namespace == namespace })
-		if wanted || removed[[2]string{namespace, name}] {
+		if wanted || seen[[2]string{namespace, name}] {
 			continue
 		}
-		removed[[2]string{namespace, name}] = true
-		config, err := configuration(cluster, namespace)
+		seen[[2]string{namespace, name}] = true
+		one := installed{name: name}
+		if one.config, err = configuration(cluster, namespace); err != nil {
+			return err
+		}
+		last, err := lastOf(one.config, name)
 		if err != nil {
 			return err
 		}
-		uninstall := action.NewUninstall(config)
+		if last == nil {
+			continue
+		}
+		one.since = last.Info.FirstDeployed
+		unwanted = append(unwanted, one)
+	}
+	slices.SortStableFunc(unwanted, func(a, b installed) int { return b.since.Compare(a.since) })
+	for _, one := range unwanted {
+		uninstall := action.NewUninstall(one.config)
 		uninstall.Timeout, uninstall.WaitStrategy = hookPatience, kube.HookOnlyStrategy
-		_, err = uninstall.Run(name)
-		if err != nil {
-			return fmt.Errorf("add-on %s: remove it: %w", name, err)
+		if _, err := uninstall.Run(one.name); err != nil {
+			return fmt.Errorf("add-on %s: remove it: %w", one.name, err)
 		}
 	}
 	return nil
@@ -178,13 +197,15 @@ func configuration(cluster *rest.Config, namespace string) (*action.Configuratio
 }
 
 // last returns the newest revision of the release; nil if there is none.
-func (a *addOn) last() (*release.Release, error) {
-	last, err := a.config.Releases.Last(a.Name)
+func (a *addOn) last() (*release.Release, error) { return lastOf(a.config, a.Name) }
+
+func lastOf(config *action.Configuration, name string) (*release.Release, error) {
+	last, err := config.Releases.Last(name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("add-on %s: read its release: %w", a.Name, err)
+		return nil, fmt.Errorf("add-on %s: read its release: %w", name, err)
 	}
 	return revision(last)
 }
@@ -240,8 +261,8 @@ func (a *addOn) ensure(ctx context.Context) error {
 	})
 }
 
-// apply writes a new revision. A revision that a kill interrupted is marked as failed first,
-// because Helm would wait for it for ever. Nothing else works on the release.
+// apply writes a new revision. A revision that a kill interrupted, or whose removal failed, is marked
+// as failed first, because Helm would wait for it for ever, or refuse its name. Nothing else works on the release.
 func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Release, error) {
 	chart, err := a.charts.LoadExact(ctx, a.Chart, a.Digest) // a copy of its own: Helm changes it
 	if err != nil {
@@ -250,7 +271,7 @@ func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Rele
 	if a.Digest == "" {
 		a.digest = a.digestWith(store.SumOf(chart)) // the files may have changed since
 	}
-	if last != nil && last.Info.Status.IsPending() {
+	if last != nil && (last.Info.Status.IsPending() || last.Info.Status == common.StatusUninstalling) {
 		last.SetStatus(common.StatusFailed, "interrupted")
 		if err := a.config.Releases.Update(last); err != nil {
 			return nil, err

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -73,12 +74,28 @@ func addOns(f *fixture) {
 	if err := f.driver.Observe(f.Context(), d); err == nil || !strings.Contains(err.Error(), "add-on first is not as it was installed") {
 		f.Errorf("observing other values: %v", err)
 	}
-	interrupt(f, kube, "first")
+	change(f, kube, "first", func(releases *storage.Storage, last *release.Release) error {
+		last.SetStatus(common.StatusPendingUpgrade, "killed")
+		last.Version++
+		return releases.Create(last)
+	})
 	f.deliver(d)
 	config, err := kube.CoreV1().ConfigMaps("apps").Get(f.Context(), "first", metav1.GetOptions{})
 	must(f, err)
 	if config.Data["greeting"] != "good day" {
 		f.Errorf("it greets with %q", config.Data["greeting"])
+	}
+
+	// An add-on that is chosen again although its removal was killed halfway.
+	change(f, kube, "second", func(releases *storage.Storage, last *release.Release) error {
+		last.SetStatus(common.StatusUninstalling, "killed")
+		return releases.Update(last)
+	})
+	must(f, kube.AppsV1().Deployments("apps").Delete(f.Context(), "second", metav1.DeleteOptions{}))
+	f.deliver(d)
+	must(f, f.driver.Observe(f.Context(), d))
+	if n := ready("second"); n != 2 {
+		f.Errorf("%d replicas are ready after the removal was killed, want 2", n)
 	}
 
 	for chart, says := range map[string]string{"broken": "colour is needed", "missing": "there is no chart missing", "..": "no chart"} {
@@ -132,10 +149,27 @@ func failHalfway(f *fixture, d delivery.Delivery, kube kubernetes.Interface) {
 	if got := left(); !slices.Equal(got, []string{"first", "owners", "second"}) {
 		f.Errorf("after undoing there are %v", got)
 	}
-	d.Placement.Shape.AddOns = d.Placement.Shape.AddOns[:1]
-	f.deliver(d)
+
+	// The second may need the first, and is removed before it.
+	gone, err := kube.CoreV1().Secrets("apps").Watch(f.Context(), metav1.ListOptions{LabelSelector: "owner=helm"})
+	must(f, err)
+	defer gone.Stop()
 	d.Placement.Shape.AddOns = nil
 	f.deliver(d)
+	var order []string
+	for !slices.Contains(order, "first") || !slices.Contains(order, "second") {
+		select {
+		case event := <-gone.ResultChan():
+			if secret, ok := event.Object.(*corev1.Secret); ok && event.Type == watch.Deleted {
+				order = append(order, secret.Labels["name"])
+			}
+		case <-time.After(time.Minute):
+			f.Fatalf("of first and second, %v are removed", order)
+		}
+	}
+	if order = slices.Compact(order); !slices.Equal(order, []string{"second", "first"}) {
+		f.Errorf("they are removed in the order %v", order)
+	}
 	if got := left(); !slices.Equal(got, []string{"owners"}) {
 		f.Errorf("without add-ons there are %v", got)
 	}
@@ -189,17 +223,11 @@ func classThatChanges(f *fixture) {
 	f.wantGone(d)
 }
 
-// interrupt leaves a release as a kill in the middle of its installation does.
-func interrupt(f *fixture, kube kubernetes.Interface, name string) {
+// change changes the newest revision of a release as a kill does.
+func change(f *fixture, kube kubernetes.Interface, name string, with func(*storage.Storage, *release.Release) error) {
 	f.Helper()
-	secrets := kube.CoreV1().Secrets("apps")
-	list, err := secrets.List(f.Context(), metav1.ListOptions{LabelSelector: "owner=helm,name=" + name})
+	releases := storage.Init(driver.NewSecrets(kube.CoreV1().Secrets("apps")))
+	last, err := releases.Last(name)
 	must(f, err)
-	releases := storage.Init(driver.NewSecrets(secrets))
-	newest, err := releases.Last(name)
-	must(f, err)
-	last := newest.(*release.Release)
-	last.SetStatus(common.StatusPendingUpgrade, "killed")
-	last.Version = len(list.Items) + 1
-	must(f, releases.Create(last))
+	must(f, with(releases, last.(*release.Release)))
 }
