@@ -50,6 +50,8 @@ type Controller struct {
 	promises map[string]string
 	// idle is since when no instance is placed on a cluster. It starts anew after a restart.
 	idle map[string]time.Time
+	// silent is since when a cluster that has been made takes no placements. It starts anew after a restart.
+	silent map[string]time.Time
 }
 
 // SetupWithManager registers the controller, which runs on the leader only, and its index.
@@ -58,9 +60,13 @@ func (e *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		e.Clock = clock.RealClock{}
 	}
 	e.of = func(policy string) client.ListOption { return client.MatchingFields{fieldPolicy: policy} }
-	e.idle = map[string]time.Time{}
+	e.idle, e.silent = map[string]time.Time{}, map[string]time.Time{}
 	return errors.Join(indexPolicies(mgr), mgr.Add(e))
 }
+
+// patience is how long Sluice waits for a made cluster that takes no placements. A restart of its API server takes less,
+// and making another cluster takes about as long.
+const patience = 5 * time.Minute
 
 // every is the time between two passes.
 const every = time.Second
@@ -191,31 +197,30 @@ func (e *Controller) see(ctx context.Context, p *placement.Policy, promises map[
 }
 
 // advance advances one cluster by one step. progress describes what is missing until it is a
-// member cluster that takes placements; empty if it is one, or is being given back.
+// member cluster that takes placements; empty if it is one, is being given back, or is not counted on.
 func (e *Controller) advance(ctx context.Context, t *template, expects *expectations, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
-	op := instance.Status.Operation
+	op, name := instance.Status.Operation, v1alpha1.InstanceClusterName(instance.Name)
 	switch {
 	case !instance.DeletionTimestamp.IsZero():
+		e.forget(name)
 		return "", nil
 	case instance.Status.IsFailedProvision() && t.coolsUntil(instance).After(e.Clock.Now()):
 		return "", nil // the next one waits as long, and states why
 	case instance.Status.IsFailedProvision():
-		log.FromContext(ctx).Info("A cluster could not be created", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(instance.Name), "reason", op.Description)
+		log.FromContext(ctx).Info("A cluster could not be created", "policy", t.Name, "cluster", name, "reason", op.Description)
 		return "", e.giveBack(ctx, instance)
 	case instance.Status.Delivered == nil:
+		e.forget(name)
 		if op == nil || op.Description == "" {
 			return "begun", nil
 		}
 		return op.Description, nil
 	}
-	var c *placement.Cluster
-	if member != nil {
-		c = e.Inventory.Snapshot().Cluster(member.Name)
+	if silence, is := e.silentFor(name, member); is && silence < patience {
+		delete(e.idle, name) // instances wait for it, and are placed on it next
+		return "it is made, and is not ready at the moment", nil
 	}
-	if c == nil || !c.Ready || !c.AccessVerified || len(c.Allocatable) == 0 {
-		return "it is created, and is being added to the inventory", nil
-	}
-	if e.idleFor(member.Name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second && !expects.need(member.Name) {
+	if e.idleFor(name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second && !expects.need(name) {
 		return "", e.giveBack(ctx, instance)
 	}
 	return "", nil

@@ -83,7 +83,7 @@ func (w *elasticWorld) restart() {
 	plans := &catalog.Catalog{}
 	plans.Replace(clusterCatalog(w.T))
 	w.elastic = &Controller{
-		Client: w.hub, of: labelled, Namespace: w.namespace, Inventory: w.inventory, Clock: w.clock, Catalog: plans, idle: map[string]time.Time{},
+		Client: w.hub, of: labelled, Namespace: w.namespace, Inventory: w.inventory, Clock: w.clock, Catalog: plans, idle: map[string]time.Time{}, silent: map[string]time.Time{},
 	}
 }
 

@@ -27,6 +27,26 @@ func (e *Controller) idleFor(cluster string) time.Duration {
 	return e.Clock.Since(e.idle[cluster])
 }
 
+// silentFor returns how long a cluster that has been made takes no placements, as far as this process knows. is is false
+// if it takes them.
+func (e *Controller) silentFor(cluster string, member *v1alpha1.MemberCluster) (silence time.Duration, is bool) {
+	c := e.Inventory.Snapshot().Cluster(cluster)
+	if member != nil && c != nil && c.Ready && c.AccessVerified && len(c.Allocatable) > 0 {
+		delete(e.silent, cluster)
+		return 0, false
+	}
+	if _, known := e.silent[cluster]; !known {
+		e.silent[cluster] = e.Clock.Now()
+	}
+	return e.Clock.Since(e.silent[cluster]), true
+}
+
+// forget removes what this process knows of a cluster: the next one may have the same name.
+func (e *Controller) forget(cluster string) {
+	delete(e.idle, cluster)
+	delete(e.silent, cluster)
+}
+
 // isUsed reports whether an instance is placed on a cluster, beside the probe that measures it.
 func (e *Controller) isUsed(cluster string) bool {
 	probe := v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(cluster))
@@ -43,7 +63,7 @@ func (e *Controller) giveBack(ctx context.Context, instance *v1alpha1.ServiceIns
 	}
 	name := v1alpha1.InstanceClusterName(instance.Name)
 	log.FromContext(ctx).Info("Giving a cluster back", "cluster", name)
-	delete(e.idle, name)
+	e.forget(name)
 	err := e.Client.Delete(ctx, instance, client.Preconditions{UID: ptr.To(instance.UID)}) // not a new one of the same name
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("give back cluster %s: %w", name, err)

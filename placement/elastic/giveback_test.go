@@ -2,8 +2,14 @@ package elastic
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // After a start, the inventory has neither reservations nor policies until it is filled. Until then no cluster is given
@@ -48,4 +54,121 @@ func TestElasticWaitsForTheInventory(t *testing.T) {
 	if err := w.elastic.Start(ctx); err != nil {
 		t.Errorf("it ends before the inventory is filled: %v", err)
 	}
+}
+
+// joined returns a world with one cluster, on which the request a is placed.
+func joined(t *testing.T, change func(*v1alpha1.Elastic)) (w *elasticWorld, order v1alpha1.ServiceInstance, cluster string) {
+	t.Helper()
+	w = newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", change)
+	r := w.park("a", 6)
+	w.look()
+	order = w.orders()[0]
+	cluster = v1alpha1.InstanceClusterName(order.Name)
+	w.deliver(&order)
+	w.ready(cluster, "cpu=8")
+	if _, err := w.inventory.Place(r); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	return w, order, cluster
+}
+
+// silence makes a cluster stop answering.
+func (w *elasticWorld) silence(cluster string) {
+	c := *w.inventory.Snapshot().Cluster(cluster)
+	c.Ready, c.Unready = false, "it does not answer"
+	w.inventory.UpsertCluster(&c)
+}
+
+// wantOrders checks how many clusters there are, and how many of them are being given back.
+func (w *elasticWorld) wantOrders(when string, orders, deleted int) {
+	w.Helper()
+	if n, d := len(w.orders()), w.deleted(); n != orders || d != deleted {
+		w.Errorf("%s: %d orders, %d of them deleted, want %d and %d", when, n, d, orders, deleted)
+	}
+}
+
+// A cluster that stops answering is waited for. After a while it counts no more: it is replaced, and given back when it
+// is idle.
+func TestElasticReplacesWhatIsLost(t *testing.T) {
+	w, order, cluster := joined(t, nil)
+	w.silence(cluster)
+	w.look()
+	w.clock.Step(time.Hour) // it may answer again, and what is on it stays until it is evicted
+	w.look()
+	w.wantOrders("while an instance is on it", 1, 0)
+	w.restart() // the silence starts anew
+	w.inventory.Release("a")
+	w.park("a", 6)
+	w.look()
+	w.clock.Step(patience - time.Second)
+	w.look()
+	w.wantOrders("while it is waited for", 1, 0)
+	if got := w.elastic.Promise("a"); !strings.Contains(got, cluster+" for it: it is made, and is not ready at the moment") {
+		t.Errorf("a is told %q", got)
+	}
+	w.clock.Step(time.Second)
+	w.look()
+	w.wantOrders("when it counts no more", 2, 0)
+	if got := w.elastic.Promise("a"); !strings.Contains(got, "creates a cluster for it") {
+		t.Errorf("a is told %q", got)
+	}
+	w.clock.Step(time.Minute)
+	w.look()
+	w.wantOrders("when it is idle", 2, 1)
+	for _, o := range w.orders() {
+		if gone := !o.DeletionTimestamp.IsZero(); gone != (o.Name == order.Name) {
+			t.Errorf("%s is given back: %t", o.Name, gone)
+		}
+	}
+}
+
+// A cluster that answers again in time counts as before. It is idle only from then on, because what waits for it is placed
+// on it next.
+func TestElasticShortSilence(t *testing.T) {
+	w, _, cluster := joined(t, nil)
+	w.inventory.Release("a")
+	w.look()
+	w.silence(cluster)
+	r := w.park("a", 6)
+	for range 2 {
+		w.look()
+		w.clock.Step(patience - time.Second)
+		w.look()
+		w.ready(cluster, "cpu=8")
+		w.look()
+		w.wantOrders("when it answers again", 1, 0)
+		w.silence(cluster)
+	}
+	w.ready(cluster, "cpu=8")
+	if _, err := w.inventory.Place(r); err != nil {
+		t.Error(err)
+	}
+}
+
+// A new cluster of the same name is waited for anew.
+func TestElasticForgetsSilence(t *testing.T) {
+	w, order, cluster := joined(t, nil)
+	w.silence(cluster)
+	w.look()
+	w.clock.Step(time.Hour)
+	w.look()
+	w.must(w.hub.Delete(t.Context(), &order))
+	w.look()
+	w.must(client.IgnoreNotFound(w.hub.Delete(t.Context(), &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: cluster}})))
+	for _, o := range w.orders() {
+		o.Finalizers = nil
+		w.must(w.hub.Update(t.Context(), &o))
+	}
+	w.inventory.DeleteCluster(cluster)
+	w.inventory.Release("a")
+	w.park("a", 6)
+	w.look()
+	orders := w.orders()
+	if len(orders) != 1 || orders[0].Name != order.Name {
+		t.Fatalf("orders %v, want a new one of the same name", orders)
+	}
+	w.deliver(&orders[0])
+	w.look()
+	w.wantOrders("when the new one joins", 1, 0)
 }
