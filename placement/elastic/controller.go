@@ -48,10 +48,12 @@ type Controller struct {
 	mu sync.Mutex
 	// promises describe, by the name of a waiting instance, what is being made for it.
 	promises map[string]string
-	// idle is since when no instance is placed on a cluster. It starts anew after a restart.
+	// idle is since when a cluster has not been used. It starts anew after a restart.
 	idle map[string]time.Time
 	// silent is since when a cluster that has been made takes no placements. It starts anew after a restart.
 	silent map[string]time.Time
+	// peered are the clusters that operators keep peered, as of this pass.
+	peered map[string]bool
 }
 
 // SetupWithManager registers the controller, which runs on the leader only, and its index.
@@ -112,6 +114,9 @@ func (e *Controller) Promise(instance string) string {
 
 // look makes a pass over every policy's clusters.
 func (e *Controller) look(ctx context.Context) error {
+	if err := e.readPeerings(ctx); err != nil {
+		return err
+	}
 	var policies []*placement.Policy
 	for _, p := range e.Inventory.Snapshot().Policies() {
 		if p.Elastic != nil {

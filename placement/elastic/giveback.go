@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// idleFor returns how long nothing has been placed on a cluster, as far as this process knows.
+// idleFor returns how long a cluster has not been used, as far as this process knows.
 func (e *Controller) idleFor(cluster string) time.Duration {
 	if e.isUsed(cluster) {
 		delete(e.idle, cluster)
@@ -47,8 +47,27 @@ func (e *Controller) forget(cluster string) {
 	delete(e.silent, cluster)
 }
 
-// isUsed reports whether an instance is placed on a cluster, beside the probe that measures it.
+// readPeerings finds the clusters that operators keep peered.
+func (e *Controller) readPeerings(ctx context.Context) error {
+	var peerings v1alpha1.PeeringList
+	if err := e.Client.List(ctx, &peerings, client.InNamespace(e.Namespace)); err != nil {
+		return fmt.Errorf("list the peerings: %w", err)
+	}
+	e.peered = map[string]bool{}
+	for i := range peerings.Items {
+		if spec := &peerings.Items[i].Spec; spec.Kept {
+			e.peered[spec.Consumer], e.peered[spec.Provider] = true, true
+		}
+	}
+	return nil
+}
+
+// isUsed reports whether an instance is placed on a cluster, beside the probe that measures it, or an operator keeps it
+// peered: it could not leave the inventory.
 func (e *Controller) isUsed(cluster string) bool {
+	if e.peered[cluster] {
+		return true
+	}
 	probe := v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(cluster))
 	return slices.ContainsFunc(e.Inventory.Snapshot().Reservations(cluster), func(r *placement.Reservation) bool { return r.Instance != probe })
 }

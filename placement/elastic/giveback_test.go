@@ -172,3 +172,33 @@ func TestElasticForgetsSilence(t *testing.T) {
 	w.look()
 	w.wantOrders("when the new one joins", 1, 0)
 }
+
+// A cluster that an operator keeps peered could not leave the inventory, and stays although it is idle and its policy is
+// deleted.
+func TestElasticKeepsWhatIsKeptPeered(t *testing.T) {
+	for name, row := range map[string]struct {
+		kept, consumes bool
+		deleted        int
+	}{
+		"kept, as consumer": {true, true, 0}, "kept, as provider": {true, false, 0}, "for an instance that is gone": {false, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, cluster := joined(t, nil)
+			w.inventory.Release("a")
+			spec := v1alpha1.PeeringSpec{Consumer: "other", Provider: cluster, Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}, Kept: row.kept}
+			if row.consumes {
+				spec.Consumer, spec.Provider = cluster, "other"
+			}
+			w.must(w.hub.Create(t.Context(), &v1alpha1.Peering{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.PeeringName(spec.Consumer, spec.Provider)}, Spec: spec,
+			}))
+			w.look()
+			w.clock.Step(2 * time.Minute)
+			w.look()
+			w.wantOrders("when it is idle", 1, row.deleted)
+			w.inventory.SetPolicies(nil)
+			w.look()
+			w.wantOrders("without a policy", 1, row.deleted)
+		})
+	}
+}
