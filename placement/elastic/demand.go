@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,28 @@ func (g *growth) grown(workers int) *placement.Cluster {
 	c.Allocatable = maps.Clone(c.Allocatable)
 	c.Allocatable.Add(g.machine, int64(workers))
 	return &c
+}
+
+// manager returns the name of its management cluster.
+func (g *growth) manager() string {
+	return strings.Join(g.instance.Status.Delivered.Decision.Clusters(), " ") // it is one
+}
+
+// parameters returns those of the cluster with the given number of workers more.
+func (g *growth) parameters(workers int) (json.RawMessage, error) {
+	all := map[string]any{}
+	if raw := g.instance.Spec.Desired.Raw(); raw != nil {
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return nil, fmt.Errorf("read the parameters of %s: %w", g.instance.Name, err)
+		}
+	}
+	pools, _ := all["workers"].(map[string]any)
+	if pools == nil {
+		pools = map[string]any{}
+	}
+	pools[g.pool] = int(g.now) + workers
+	all["workers"] = pools
+	return json.Marshal(all)
 }
 
 // machines returns the number of machines of a new cluster; growing by more than that is no

@@ -1,0 +1,151 @@
+package elastic
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// limits are the policy's budget, and the room on the management clusters. Each cluster that they allow counts for the
+// next.
+type limits struct {
+	template  *template
+	now       time.Time
+	inventory *placement.Inventory // a copy
+	spent     int64
+	// hindrance is the last reason why a cluster may not grow.
+	hindrance string
+}
+
+func (e *Controller) newLimits(t *template, has *fleet) *limits {
+	l := &limits{template: t, now: e.Clock.Now(), inventory: e.Inventory.Fork()}
+	for i := range has.instances {
+		l.spent += priceOf(&has.instances[i])
+	}
+	return l
+}
+
+// priceOf returns the price of a cluster, in billionths of a currency's unit per hour.
+func priceOf(instance *v1alpha1.ServiceInstance) int64 {
+	if d := instance.Status.Decision; d != nil && len(d.Placements) > 0 && d.Placements[0].PricePerHour != nil {
+		return d.Placements[0].PricePerHour.ScaledValue(-9)
+	}
+	return 0
+}
+
+// allow counts a cluster with these parameters, or returns what prevents it. current is the management cluster of one that
+// exists.
+func (l *limits) allow(instance *v1alpha1.ServiceInstance, parameters json.RawMessage, current []string) (hindrance string, err error) {
+	r, err := placement.NewRequest(instance.Name, l.template.plan, parameters)
+	if err != nil {
+		return "", err
+	}
+	snapshot := l.inventory.Snapshot()
+	r = snapshot.Govern(r, placement.ConsumerOf(instance))
+	r.At, r.Current = l.now, current
+	d, err := placement.Place(r, snapshot)
+	if unplaceable, ok := placement.AsUnplaceable(err); ok && len(current) > 0 {
+		return "its management cluster does not accept it: " + unplaceable.Error(), nil
+	} else if ok {
+		return "no management cluster accepts it: " + unplaceable.Error(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	spent, budget := l.spent-priceOf(instance), placement.PriceOf(l.template.Elastic.Budget)
+	if price := d.Placements[0].Price; budget != nil && price != nil {
+		if price.Currency != budget.Currency {
+			return fmt.Sprintf("it costs %s, and the budget is in %s", price, budget.Currency), nil
+		}
+		if spent += price.NanoPerHour; spent > budget.NanoPerHour {
+			return fmt.Sprintf("with it all would cost %s, and the budget is %s", placement.Price{Currency: budget.Currency, NanoPerHour: spent}, budget), nil
+		}
+	}
+	l.spent = spent
+	_, err = l.inventory.Place(r)
+	return "", err
+}
+
+// mayBegin returns how many of the needed clusters may be begun now, and what prevents the
+// others.
+func (e *Controller) mayBegin(l *limits, has *fleet, needed int) (begin int, hindrance string, err error) {
+	if needed == 0 {
+		return 0, "", nil
+	}
+	t := l.template
+	for i := range has.instances {
+		last := &has.instances[i]
+		if until := t.coolsUntil(last); until.After(l.now) {
+			hindrance = "the last one was begun only at " + last.CreationTimestamp.UTC().Format(time.TimeOnly)
+			if last.Status.IsFailedProvision() {
+				hindrance = "the last one failed: " + last.Status.Operation.Description
+			}
+			return 0, hindrance + "; the next one waits until " + until.UTC().Format(time.TimeOnly) + " UTC", nil
+		}
+	}
+	for begin < needed && hindrance == "" && err == nil {
+		hindrance, err = l.allow(t.order(e.Namespace, len(has.instances)+begin+1), t.parameters, nil)
+		if hindrance == "" && err == nil {
+			begin++
+		}
+	}
+	return begin, hindrance, err
+}
+
+// mayGrow returns how many of the needed workers may be added to a cluster now, and what prevents the others.
+func (l *limits) mayGrow(g *growth, needed int) (workers int, hindrance string, err error) {
+	for workers = needed; workers > 0; workers-- {
+		parameters, err := g.parameters(workers)
+		if err != nil {
+			return 0, "", err
+		}
+		why, err := l.allow(g.instance, parameters, []string{g.manager()})
+		if err != nil || why == "" {
+			return workers, hindrance, err
+		}
+		if hindrance == "" {
+			hindrance = why
+		}
+	}
+	return 0, hindrance, nil
+}
+
+// permitted computes the demand again until all growth in it is allowed: without some growth, more clusters may be
+// needed. It returns the limits that the growth leaves, and in hindered, by waiting instance, why a cluster does not grow
+// for it.
+func (e *Controller) permitted(tried *trial, has *fleet) (wanted demand, left *limits, hindered map[string]string, err error) {
+	hindered = map[string]string{}
+	full := map[string]bool{} // by management cluster; each time there is one more, or less growth
+	why := ""
+	for again := true; again; {
+		again = false
+		wanted, left = tried.demand(e.Inventory), e.newLimits(tried.template, has)
+		workers := make([]int, len(tried.growths))
+		for i := range tried.growths {
+			g, hindrance := &tried.growths[i], ""
+			name := g.cluster.Name
+			if workers[i], hindrance, err = left.mayGrow(g, wanted.grow[name]); err != nil {
+				return wanted, left, hindered, err
+			}
+			if hindrance == "" {
+				continue
+			}
+			again, full[g.manager()], why = true, true, hindrance
+			for instance, on := range wanted.waits {
+				if on == name {
+					hindered[instance] = fmt.Sprintf("policy %s would grow cluster %s for it, but %s", tried.template.Name, name, hindrance)
+				}
+			}
+		}
+		for i := range tried.growths {
+			if g := &tried.growths[i]; full[g.manager()] {
+				g.more = workers[i] // the policy's other clusters there need the same room and cost the same
+			}
+		}
+	}
+	left.hindrance = why
+	return wanted, left, hindered, nil
+}
