@@ -31,6 +31,7 @@ type policyReconciler struct {
 	hub       client.Client
 	namespace string
 	inventory *placement.Inventory
+	recovery  *recovery
 	clock     clock.PassiveClock
 }
 
@@ -54,6 +55,9 @@ var provenAnew = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // Reconcile puts all policies and proofs in force, wakes waiting instances, and writes the statuses.
 func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if err := r.recovery.ensure(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	var list v1alpha1.PlacementPolicyList
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list placement policies: %w", err)

@@ -47,7 +47,7 @@ func TestAPolicyWhoseStatusIsNotWrittenIsWrittenLaterAndKeepsNoOtherFromIt(t *te
 				w.onWrite = nil
 				return refusal
 			}
-			r := &policyReconciler{hub: w.hub, namespace: w.namespace, inventory: w.inventory, clock: clock.RealClock{}}
+			r := &policyReconciler{hub: w.hub, namespace: w.namespace, inventory: w.inventory, recovery: w.reconciler.recovery, clock: clock.RealClock{}}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{})
 			if again := err != nil || result.RequeueAfter > 0; w.inForce("a") || !w.inForce("b") || !again {
 				t.Errorf("a is in force: %t, b: %t; result %+v, %v", w.inForce("a"), w.inForce("b"), result, err)
@@ -56,6 +56,27 @@ func TestAPolicyWhoseStatusIsNotWrittenIsWrittenLaterAndKeepsNoOtherFromIt(t *te
 				t.Errorf("a is in force: %t, %v", w.inForce("a"), err)
 			}
 		})
+	}
+}
+
+// A policy fills the inventory, although the hub has no clusters and no instances: elastic clusters wait for that.
+func TestAPolicyFillsTheInventory(t *testing.T) {
+	w := newWorld(t)
+	w.policy("a", v1alpha1.PlacementPolicySpec{})
+	filled := 0
+	r := &policyReconciler{hub: w.hub, namespace: w.namespace, inventory: w.inventory, clock: clock.RealClock{}}
+	r.recovery = &recovery{reader: failingReader{}, namespace: w.namespace, inventory: w.inventory, clock: clock.RealClock{}, filled: func() { filled++ }}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err == nil || filled != 0 || w.inForce("a") {
+		t.Errorf("the hub cannot be read: error %v, filled %d times", err, filled)
+	}
+	r.recovery.reader = w.hub
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if filled != 1 || !w.inForce("a") {
+		t.Errorf("filled %d times, want once", filled)
 	}
 }
 

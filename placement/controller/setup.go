@@ -146,7 +146,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := clusters.setup(mgr); err != nil {
 		return fmt.Errorf("set up the controller of member clusters: %w", err)
 	}
-	policies := &policyReconciler{hub: mgr.GetClient(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock}
+	policies := &policyReconciler{hub: mgr.GetClient(), namespace: o.Namespace, inventory: o.Inventory, recovery: recovered, clock: o.Clock}
 	if err := policies.setup(mgr); err != nil {
 		return fmt.Errorf("set up the controller of policies: %w", err)
 	}
