@@ -61,15 +61,7 @@ func (e *Controller) makeMore(ctx context.Context, t *template, expects *expecta
 			}
 		}
 	}
-	taken := map[string]bool{}
-	for i := range has.instances {
-		taken[has.instances[i].Name] = true
-	}
-	for ordinal := 1; begin > 0; ordinal++ {
-		order := t.order(e.Namespace, ordinal)
-		if taken[order.Name] {
-			continue
-		}
+	for _, order := range begin {
 		log.FromContext(ctx).Info("Creating a cluster", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(order.Name), "for", len(wanted.waits), "expected", wanted.come)
 		err := e.Client.Create(ctx, order)
 		if apierrors.IsAlreadyExists(err) {
@@ -78,7 +70,6 @@ func (e *Controller) makeMore(ctx context.Context, t *template, expects *expecta
 		if err != nil {
 			return fmt.Errorf("order a cluster: %w", err)
 		}
-		begin--
 	}
 	return nil
 }

@@ -69,11 +69,11 @@ func (l *limits) allow(instance *v1alpha1.ServiceInstance, parameters json.RawMe
 	return "", err
 }
 
-// mayBegin returns how many of the needed clusters may be begun now, and what prevents the
+// mayBegin returns the orders of the needed clusters that may be begun now, and what prevents the
 // others.
-func (e *Controller) mayBegin(l *limits, has *fleet, needed int) (begin int, hindrance string, err error) {
+func (e *Controller) mayBegin(l *limits, has *fleet, needed int) (begin []*v1alpha1.ServiceInstance, hindrance string, err error) {
 	if needed == 0 {
-		return 0, "", nil
+		return nil, "", nil
 	}
 	t := l.template
 	for i := range has.instances {
@@ -83,16 +83,24 @@ func (e *Controller) mayBegin(l *limits, has *fleet, needed int) (begin int, hin
 			if last.Status.IsFailedProvision() {
 				hindrance = "the last one failed: " + last.Status.Operation.Description
 			}
-			return 0, hindrance + "; the next one waits until " + until.UTC().Format(time.TimeOnly) + " UTC", nil
+			return nil, hindrance + "; the next one waits until " + until.UTC().Format(time.TimeOnly) + " UTC", nil
 		}
 	}
-	for begin < needed && hindrance == "" && err == nil {
-		hindrance, err = l.allow(t.order(e.Namespace, len(has.instances)+begin+1), t.parameters, nil)
-		if hindrance == "" && err == nil {
-			begin++
-		}
+	taken := map[string]bool{}
+	for i := range has.instances {
+		taken[has.instances[i].Name] = true
 	}
-	return begin, hindrance, err
+	for ordinal := 1; len(begin) < needed; ordinal++ {
+		order := t.order(e.Namespace, ordinal)
+		if taken[order.Name] {
+			continue
+		}
+		if hindrance, err = l.allow(order, t.parameters, nil); hindrance != "" || err != nil {
+			return begin, hindrance, err
+		}
+		begin = append(begin, order)
+	}
+	return begin, "", nil
 }
 
 // mayGrow returns how many of the needed workers may be added to a cluster now, and what prevents the others.

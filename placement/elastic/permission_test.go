@@ -94,3 +94,23 @@ func TestElasticGrowsAsAllowed(t *testing.T) {
 		})
 	}
 }
+
+// The room for another cluster is that beside the existing ones, whatever their numbers.
+func TestElasticRoomBesideOthers(t *testing.T) {
+	w := newElasticWorld(t, "cpu=20,sluice.dev/clusters=10", nil)
+	tmpl, err := newTemplate(elasticPolicy(nil), clusterCatalog(t))
+	w.must(err)
+	second := tmpl.order(w.namespace, 2) // the first has been given back
+	w.must(w.hub.Create(t.Context(), second))
+	holds := placement.Request{ID: second.Name, Resources: placement.Resources{"cpu": 8000, v1alpha1.ResourceClusters: 1}, Shape: &v1alpha1.ClusterShape{}}
+	if _, err := w.inventory.Place(holds); err != nil {
+		t.Fatal(err)
+	}
+	w.park("a", 6)
+	w.park("b", 6)
+	w.park("c", 6)
+	w.look()
+	if n := len(w.orders()); n != 2 {
+		t.Errorf("%d orders, want 2: there is room for one more", n)
+	}
+}
