@@ -22,7 +22,8 @@ import (
 )
 
 // TestProbe: a policy orders a probe on each cluster that it selects. What its Deployment runs, started by hand because
-// nodes are simulated, connects to the broker, again after that was killed, and is refused once it is not wanted any more.
+// nodes are simulated, connects to the broker, again after that was killed, and is refused once it is not wanted any more. It
+// leaves with its cluster, also when Sluice is uninstalled.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	s := &probed{served: serveAnother(t, "sluice", "--public-url", "https://broker.example", "--vantage", "here", "--measure-window", "1m"), folder: t.TempDir(), members: map[string]client.Client{}}
@@ -54,7 +55,9 @@ func TestProbe(t *testing.T) {
 	s.must("cluster", "uncordon", "b")
 	s.until("it connects from b again", s.probe("b", "again", "").says(1, "connected"))
 	s.must("cluster", "remove", "b")
-	s.must("policy", "remove", "measured")
+	s.measures("a")
+	s.until("it connects from a", s.probe("a", "last", "").says(1, "connected"))
+	s.must("uninstall", "--yes") // the probe is not in the way
 	if left := s.must("instance", "list"); strings.Contains(left, "probe") {
 		t.Errorf("there are still instances:\n%s", left)
 	}
