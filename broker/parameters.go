@@ -13,12 +13,15 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// stored returns the parameters of an instance as the hub stores them: those that the plan hides are sealed, and those that
-// were sealed before, because the plan of another broker may have lost its schema since.
+// stored returns the parameters of an instance as the hub stores them: those that the plan hides are sealed. Of a plan of
+// other brokers, those that were sealed before are, too: the broker's schema, which hid them, may have gone since.
 func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*runtime.RawExtension, error) {
 	of, before := workload.ParametersOf(i, s.Keys), []json.RawMessage{rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters)}
 	hidden := plan.HiddenParameters()
 	for _, stored := range before {
+		if plan.Upstream == nil {
+			break // placement computes with what a workload's plan does not hide
+		}
 		values, err := of.Hidden(stored)
 		if err != nil {
 			return nil, err

@@ -100,6 +100,9 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 	if err == nil {
 		err = checkAlone(spec, charts)
 	}
+	if before := served[i]; err == nil && !hasPlan(before, spec.ID) && hasPlan(spec, spec.ID) {
+		err = fmt.Errorf("plans: the id %q is the offering's", spec.ID)
+	}
 	if err != nil {
 		return verdict{reason: ReasonInvalid, message: err.Error()}, nil
 	}
@@ -107,7 +110,7 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 		if j == i || other == nil {
 			continue
 		}
-		if message := collision(spec, other); message != "" {
+		if message := collision(spec, other, served[i]); message != "" {
 			return verdict{reason: ReasonConflict, message: message}, nil
 		}
 	}
@@ -124,9 +127,6 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) error {
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
-		if plan.ID == spec.ID {
-			return fmt.Errorf("plan %s: id: %q is the offering's", plan.Name, plan.ID)
-		}
 		if r := plan.Resources; r != nil {
 			if err := checkResources(r, plan.Workload != nil); err != nil {
 				return fmt.Errorf("plan %s: %w", plan.Name, err)
@@ -322,22 +322,28 @@ func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 	return nil
 }
 
-// collision describes the id or name that two offerings both claim; "" if there is none.
-func collision(spec, other *v1alpha1.ServiceOfferingSpec) string {
+// hasPlan reports whether an offering, which may be nil, has a plan with an id.
+func hasPlan(spec *v1alpha1.ServiceOfferingSpec, id string) bool {
+	return spec != nil && slices.ContainsFunc(spec.Plans, func(p v1alpha1.Plan) bool { return p.ID == id })
+}
+
+// collision describes the id or name that two offerings both claim; "" if there is none. An id is unique in the whole
+// catalog (OSB 2.17, "Service Offering Object" and "Service Plan Object"). Before is served now, or nil: what it shares with
+// the other stays, because neither of them can change its ids any more.
+func collision(spec, other, before *v1alpha1.ServiceOfferingSpec) string {
 	if spec.ID == other.ID {
 		return fmt.Sprintf("the id %q is taken by service offering %s", spec.ID, other.Name)
 	}
 	if spec.Name == other.Name {
 		return fmt.Sprintf("the name %q is taken by service offering %s", spec.Name, other.ID)
 	}
-	// An id is unique in the whole catalog: OSB 2.17, "Service Offering Object" and "Service Plan Object".
 	for i := range other.Plans {
-		if spec.ID == other.Plans[i].ID {
+		if spec.ID == other.Plans[i].ID && before == nil {
 			return fmt.Sprintf("the id %q is taken by plan %s of service offering %s", spec.ID, other.Plans[i].Name, other.Name)
 		}
 	}
 	for i := range spec.Plans {
-		if spec.Plans[i].ID == other.ID {
+		if spec.Plans[i].ID == other.ID && !hasPlan(before, other.ID) {
 			return fmt.Sprintf("the id %q of plan %s is taken by service offering %s", other.ID, spec.Plans[i].Name, other.Name)
 		}
 		for k := range other.Plans {

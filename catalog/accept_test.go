@@ -12,6 +12,24 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
+// Ids that an earlier version accepted stay, because they cannot change any more.
+func TestIDsThatAreServedStay(t *testing.T) {
+	id := func(o *v1alpha1.ServiceOffering) { o.Spec.Plans[0].ID = "a-id" }
+	for name, offerings := range map[string][]v1alpha1.ServiceOffering{
+		"a plan with its offering's id": {offering("a", id, served)}, "a plan with another offering's id": {offering("a", served), offering("b", id, served)},
+	} {
+		verdicts, err := judge(offerings, nil, nil, func() (Uses, error) { return nil, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range verdicts {
+			if !v.accepted {
+				t.Errorf("%s: %s: %+v", name, offerings[i].Name, v)
+			}
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	older := func(o *v1alpha1.ServiceOffering) {
 		o.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
@@ -44,7 +62,7 @@ func TestJudge(t *testing.T) {
 			[]string{"Ready", "Conflict"}, `the id "a-id" of plan b-small is taken by service offering a`},
 		"an offering with a plan's id": {[]v1alpha1.ServiceOffering{offering("a", served), offering("b", func(o *v1alpha1.ServiceOffering) { o.Spec.ID = "a-large" })},
 			[]string{"Ready", "Conflict"}, `the id "a-large" is taken by plan a-large of service offering a`},
-		"a plan with its offering's id": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) { p.ID = "a-id" }))}, []string{"Invalid"}, `id: "a-id" is the offering's`},
+		"a plan with its offering's id": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) { p.ID = "a-id" }))}, []string{"Invalid"}, `plans: the id "a-id" is the offering's`},
 		"a plan of one being deleted": {[]v1alpha1.ServiceOffering{offering("a", served, deleted), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-small" }))},
 			[]string{"", "Conflict"}, "a-small"},
 		"a plan moved while in use": {[]v1alpha1.ServiceOffering{

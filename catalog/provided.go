@@ -29,7 +29,7 @@ func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
 		if w := plan.Workload; w != nil {
 			for k := range w.Components {
 				if w.Components[k].Chart != nil {
-					return fmt.Errorf("plans[%d].workload.components[%d].chart: charts are executed by the broker, so only its operator sells them; use a container or manifests", i, k)
+					return fmt.Errorf("plans[%d].workload.components[%d].chart: charts are executed by the broker, so only its operator sells them; use a container or manifests in this plan, with the same id; until then the offering takes no orders", i, k)
 				}
 			}
 		}

@@ -62,7 +62,7 @@ func TestWhatProvidersDoNotSell(t *testing.T) {
 		"resources.tolerations": plan(func(p *v1alpha1.Plan) {
 			p.Resources.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}),
-		"plans[0].workload.components[1].chart: charts are executed by the broker, so only its operator sells them; use a container or manifests": plan(func(p *v1alpha1.Plan) {
+		"plans[0].workload.components[1].chart: charts are executed by the broker, so only its operator sells them; use a container or manifests in this plan, with the same id; until then the offering takes no orders": plan(func(p *v1alpha1.Plan) {
 			p.Kind, p.Workload = v1alpha1.PlanKindWorkload, &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{
 				{Name: "db", Container: &v1alpha1.WorkloadContainer{}}, {Name: "web", Chart: &v1alpha1.WorkloadChart{From: "web.tgz"}},
 			}}

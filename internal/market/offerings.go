@@ -293,7 +293,7 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 	for i := range spec.Plans {
 		plans[spec.Plans[i].ID] = true
 	}
-	if plans[spec.ID] {
+	if plans[spec.ID] && !f.serves(spec.ID) {
 		return badRequest("plans.id: %q is the offering's.", spec.ID)
 	}
 	for i := range f.all {
@@ -310,14 +310,14 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 		if other.Spec.Name == spec.Name {
 			return taken("name", spec.Name)
 		}
-		if plans[other.Spec.ID] {
+		if plans[other.Spec.ID] && !f.serves(other.Spec.ID) {
 			return taken("plans.id", other.Spec.ID)
 		}
 		for j := range other.Spec.Plans {
 			switch id := other.Spec.Plans[j].ID; {
 			case plans[id]:
 				return taken("plans.id", id)
-			case id == spec.ID:
+			case id == spec.ID && f.ServiceOffering == nil:
 				return taken("id", id)
 			}
 		}
@@ -327,6 +327,12 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 			Description: fmt.Sprintf("%s would have %d offerings of %d bytes together; at most %d and %d are allowed.", provider, count, size, maxOfferings, maxOfferingBytes)}
 	}
 	return nil
+}
+
+// serves reports whether the offering that is there has a plan with an id, which it may keep.
+func (f found) serves(plan string) bool {
+	return f.ServiceOffering != nil && f.Status.Accepted != nil &&
+		slices.ContainsFunc(f.Status.Accepted.Plans, func(p v1alpha1.Plan) bool { return p.ID == plan })
 }
 
 func sizeOf(spec *v1alpha1.ServiceOfferingSpec) int {

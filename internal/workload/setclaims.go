@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,15 @@ func ClaimsOf(set *appsv1.StatefulSet, most int64) *SetClaims {
 	}
 	c.end = c.first + max(replicas(set.Spec.Replicas), most)
 	return c
+}
+
+// AsRunning returns the claims of pods that a set has on a cluster; of one without pods all, because it may have been stopped.
+func (c *SetClaims) AsRunning(set *appsv1.StatefulSet) *SetClaims {
+	running := *c
+	if running.end = c.first + replicas(set.Spec.Replicas); running.end == c.first {
+		running.end = math.MaxInt64
+	}
+	return &running
 }
 
 // AllSetClaims returns the claims of all StatefulSets of a workload that have templates.

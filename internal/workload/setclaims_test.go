@@ -2,8 +2,10 @@ package workload
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -49,5 +51,19 @@ func TestSetClaims(t *testing.T) {
 				t.Errorf("made %t, used %t; want %t, %t", made, used, test.made, test.used)
 			}
 		})
+	}
+}
+
+// A set that has more pods on a cluster than anybody has ordered has their claims, and one that was stopped all of them.
+func TestSetClaimsAsRunning(t *testing.T) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}}}
+	for pods, used := range map[int32][]bool{1: {true, false, false}, 2: {true, true, false}, 0: {true, true, true}} {
+		set.Spec.Replicas = &pods
+		running := ClaimsOf(set, 0).AsRunning(set)
+		for i, want := range used {
+			if _, got := running.Made(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("data-db-%d", i)}}); got != want {
+				t.Errorf("%d pods: claim %d is used is %t", pods, i, got)
+			}
+		}
 	}
 }

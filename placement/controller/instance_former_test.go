@@ -52,3 +52,34 @@ func TestADeliveryHasTheFormerWorkload(t *testing.T) {
 	w.passes("si-a")
 	want("web:1 after web:1")
 }
+
+// What an update drops of volumes is dropped when it works on all of its clusters: what one refuses is rolled back on all.
+func TestVolumesStayUntilAnUpdateWorksEverywhere(t *testing.T) {
+	for name, fails := range map[string]bool{"works": false, "is refused on one": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkloadWorld(t)
+			w.cluster("eu", 8)
+			w.cluster("us", 8)
+			w.provision("si-a", "plan-shares", "")
+			w.wantOnAll(w.settle("si-a"), "eu", "us")
+			dropped := map[string]int{}
+			w.driver.onDeliver = func(d delivery.Delivery) {
+				if d.Workload != d.Former && !d.KeepsVolumes {
+					dropped[d.Placement.Cluster]++
+				}
+			}
+			w.driver.failOn = func(d delivery.Delivery) error {
+				if fails && d.Placement.Cluster == "us" && d.Workload != d.Former {
+					return &delivery.RefusedError{Reason: "no", Consumer: "no"}
+				}
+				return nil
+			}
+			w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"replicas": 6}`) })
+			state := map[bool]v1alpha1.OperationState{false: v1alpha1.StateSucceeded, true: v1alpha1.StateFailed}[fails]
+			w.wantOperation(w.settle("si-a"), v1alpha1.OperationUpdate, state, "")
+			if want := map[bool]int{false: 2, true: 0}[fails]; len(dropped) != want {
+				t.Errorf("volumes were dropped on %v", dropped)
+			}
+		})
+	}
+}

@@ -168,7 +168,11 @@ func (r *instanceReconciler) decide(ctx context.Context, request placement.Reque
 func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.recordContext()
 	s.succeed()
-	return ctrl.Result{}, r.write(ctx, s, writeDelivered)
+	if err := r.write(ctx, s, writeDelivered); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.hold(s)
+	return ctrl.Result{}, nil
 }
 
 // deliver makes every chosen cluster match the decision. Then it cleans those that are no
@@ -195,10 +199,18 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	}
 	placements = slices.DeleteFunc(slices.Clone(placements), func(p v1alpha1.Placement) bool { return s.stays(p.Cluster) })
 	if err == nil {
-		err = r.each(ctx, s, placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
-			d.Replacing = s.Status.Decision.Replacement == v1alpha1.ReplacementStart
-			return driver.Deliver(ctx, d)
-		})
+		everywhere := func(keeps bool) error {
+			return r.each(ctx, s, placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+				d.Replacing, d.KeepsVolumes = s.Status.Decision.Replacement == v1alpha1.ReplacementStart, keeps
+				return driver.Deliver(ctx, d)
+			})
+		}
+		if updates := s.Status.Delivered != nil && !s.Status.IsFinished(); updates && runs != nil && len(placements) > 1 {
+			err = everywhere(true) // what one cluster refuses is rolled back on all of them
+		}
+		if err == nil {
+			err = everywhere(false)
+		}
 		s.recordSaid()
 	}
 	if moved, result, wrong := r.elsewhere(ctx, s, err); moved {

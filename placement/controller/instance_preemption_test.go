@@ -278,3 +278,13 @@ func TestAnUpdateAndAHigherPriority(t *testing.T) {
 		w.wantOn(victim)
 	})
 }
+
+// An update of the context alone leaves its instance as displaceable, and as awake, as before.
+func TestAnUpdateOfTheContextAndAHigherPriority(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsSameConsumer)
+	w.update("si-a", func(state *v1alpha1.InstanceState) { state.Context = raw(`{"instance_name":"renamed"}`) })
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	if got := w.victims(w.passes("si-gold")); !slices.Equal(got, []string{"si-a", "si-b", "si-c"}) {
+		t.Errorf("victims are %v", got)
+	}
+}

@@ -81,11 +81,12 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 // refuse ends an operation that cannot be placed. An update that would not fit on an empty cluster either is not repeatable.
 // The instance of an update may have to leave a cluster for another instance, which waits; it is looked at again at once.
 func (r *instanceReconciler) refuse(ctx context.Context, s *scope, request placement.Request, why *placement.UnplaceableError) (ctrl.Result, error) {
-	if s.Status.Delivered != nil {
+	why.Hopeless = s.Status.Delivered != nil && placement.HopelessHere(request, r.inventory.Snapshot())
+	result, err := r.fail(ctx, s, why.Error(), why)
+	if err == nil && s.Status.Delivered != nil {
 		s.lookAgain(1)
 	}
-	why.Hopeless = s.Status.Delivered != nil && placement.HopelessHere(request, r.inventory.Snapshot())
-	return r.fail(ctx, s, why.Error(), why)
+	return result, err
 }
 
 // wait parks an instance that fits nowhere. The inventory wakes it when a cluster would take

@@ -51,9 +51,10 @@ type target struct {
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
-	// former, replacing, preparing, data and applied have the meaning of those of delivery.Delivery.
+	// former, replacing, preparing, keepsVolumes, data and applied have the meaning of those of delivery.Delivery.
 	former               *workload.Order
 	replacing, preparing bool
+	keepsVolumes         bool
 	data                 *workload.Data
 	applied              string
 	// stale is deleted when the workload works, and takes room of the quota until then.
@@ -82,7 +83,7 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
 		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
-		former: delivery.Former, replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
+		former: delivery.Former, keepsVolumes: delivery.KeepsVolumes, replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
 	}, nil
 }
 
@@ -155,7 +156,10 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 		if err := t.checkUse(before); err != nil {
 			return err
 		}
-		return t.fill(ctx, objects, t.hard, known, digest)
+		if err := t.fill(ctx, objects, t.hard, known, digest); err != nil {
+			return err
+		}
+		return t.dropStale(ctx, objects)
 	}
 	// Room for the old and the new objects, until the new have replaced the old.
 	both := greater(before.Spec.Hard, withRoom(t.hard, t.room))
@@ -165,20 +169,19 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 	if err := t.fill(ctx, objects, both, known, ""); err != nil || t.preparing {
 		return err
 	}
-	return t.enforce(ctx, t.hard)
+	if err := t.enforce(ctx, t.hard); err != nil || t.data != nil || t.keepsVolumes {
+		return err
+	}
+	return t.dropStale(ctx, objects)
 }
 
-// fill applies the limits and the objects of the order, and waits until these work, when it deletes stale volumes; or
-// copies the data of the workload. Known are the kinds that the set may have on the cluster already.
+// fill applies the limits and the objects of the order, and waits until these work; or copies the data of the workload. Known are the kinds that the set may have on the cluster already.
 func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, known []string, digest string) error {
 	if t.data == nil {
 		if err := t.run(ctx, objects, hard, known); err != nil || t.preparing {
 			return err
 		}
-		if err := t.health(ctx, objects); err != nil {
-			return applied(err, digest)
-		}
-		return t.dropStale(ctx, objects)
+		return applied(t.health(ctx, objects), digest)
 	}
 	if err := t.enforce(ctx, hard); err != nil {
 		return err

@@ -167,11 +167,15 @@ func (t *target) findStale(ctx context.Context, known []string, objects []*unstr
 			if made == nil || !set.DeletionTimestamp.IsZero() {
 				continue
 			}
+			states := statesPods(objects, set.Name)
 			isOrdered, err := startAgain(objects, set)
 			if err != nil {
 				return err
 			}
 			if isOrdered {
+				if !states { // an autoscaler or the consumer decides on the number of its pods
+					current = append(slices.Clip(current), made.AsRunning(set))
+				}
 				continue
 			}
 			t.stale.sets = append(t.stale.sets, set)
@@ -192,6 +196,17 @@ func (t *target) findStale(ctx context.Context, known []string, objects []*unstr
 		t.room = plus(t.room, room(ptr.Deref(claim.Spec.StorageClassName, ""), claim.Spec.Resources.Requests[corev1.ResourceStorage], 1))
 	}
 	return nil
+}
+
+// statesPods reports whether objects say how many pods a StatefulSet has.
+func statesPods(objects []*unstructured.Unstructured, name string) bool {
+	for _, o := range objects {
+		if groupKind(o.GroupVersionKind()) == kindSets && o.GetName() == name {
+			_, found, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas")
+			return found
+		}
+	}
+	return false
 }
 
 // startAgain reports whether objects have a StatefulSet of the cluster. If that was stopped, and its autoscaler decides

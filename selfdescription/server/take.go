@@ -55,10 +55,10 @@ func (s *server) room(ctx context.Context, who v1alpha1.Presenter, credentials [
 	count, bytes, next := 0, 0, time.Time{}
 	for i := range list.Items {
 		sd := &list.Items[i]
-		delete(added, sd.Name)
 		if sd.Spec.Presenter != who || !sd.IsPresented() {
-			continue
+			continue // of another's, the presenter may become the owner
 		}
+		delete(added, sd.Name)
 		count, bytes = count+1, bytes+len(sd.Spec.Credential)
 		if at := sd.RemovedAt(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
