@@ -21,6 +21,8 @@ type SetClaims struct {
 	labels    map[string]string
 	// Pods have the ordinals from first up to, and without, end.
 	first, end int64
+	// Scaled means that an autoscaler of the order bounds the number of pods.
+	Scaled bool
 }
 
 // ClaimsOf returns the claims of a StatefulSet; nil if it has no templates. Most is the number of pods that its
@@ -29,7 +31,7 @@ func ClaimsOf(set *appsv1.StatefulSet, most int64) *SetClaims {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
 	}
-	c := &SetClaims{Set: set.Name}
+	c := &SetClaims{Set: set.Name, Scaled: most > 0}
 	for i := range set.Spec.VolumeClaimTemplates {
 		c.templates = append(c.templates, set.Spec.VolumeClaimTemplates[i].Name)
 	}

@@ -54,31 +54,43 @@ func TestADeliveryHasTheFormerWorkload(t *testing.T) {
 }
 
 // What an update drops of volumes is dropped when it works on all of its clusters: what one refuses is rolled back on all.
+// Where nothing is dropped, nothing is delivered twice.
 func TestVolumesStayUntilAnUpdateWorksEverywhere(t *testing.T) {
-	for name, fails := range map[string]bool{"works": false, "is refused on one": true} {
+	for name, row := range map[string]struct {
+		drops, fails bool
+		second       []string // clusters to which it is delivered without keeping volumes
+	}{
+		"it works":                    {drops: true, second: []string{"eu", "us"}},
+		"it is refused on one":        {drops: true, fails: true},
+		"it works, and keeps volumes": {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkloadWorld(t)
 			w.cluster("eu", 8)
 			w.cluster("us", 8)
 			w.provision("si-a", "plan-shares", "")
 			w.wantOnAll(w.settle("si-a"), "eu", "us")
-			dropped := map[string]int{}
+			var second []string
 			w.driver.onDeliver = func(d delivery.Delivery) {
-				if d.Workload != d.Former && !d.KeepsVolumes {
-					dropped[d.Placement.Cluster]++
+				switch {
+				case d.Workload == d.Former: // it is undone
+				case d.KeepsVolumes:
+					d.Said.Kept = row.drops
+				default:
+					second = append(second, d.Placement.Cluster)
 				}
 			}
 			w.driver.failOn = func(d delivery.Delivery) error {
-				if fails && d.Placement.Cluster == "us" && d.Workload != d.Former {
+				if row.fails && d.Placement.Cluster == "us" && d.Workload != d.Former {
 					return &delivery.RefusedError{Reason: "no", Consumer: "no"}
 				}
 				return nil
 			}
 			w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"replicas": 6}`) })
-			state := map[bool]v1alpha1.OperationState{false: v1alpha1.StateSucceeded, true: v1alpha1.StateFailed}[fails]
+			state := map[bool]v1alpha1.OperationState{false: v1alpha1.StateSucceeded, true: v1alpha1.StateFailed}[row.fails]
 			w.wantOperation(w.settle("si-a"), v1alpha1.OperationUpdate, state, "")
-			if want := map[bool]int{false: 2, true: 0}[fails]; len(dropped) != want {
-				t.Errorf("volumes were dropped on %v", dropped)
+			if slices.Sort(second); !slices.Equal(second, row.second) {
+				t.Errorf("volumes were dropped on %v, want %v", second, row.second)
 			}
 		})
 	}

@@ -205,10 +205,9 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 				return driver.Deliver(ctx, d)
 			})
 		}
-		if updates := s.Status.Delivered != nil && !s.Status.IsFinished(); updates && runs != nil && len(placements) > 1 {
-			err = everywhere(true) // what one cluster refuses is rolled back on all of them
-		}
-		if err == nil {
+		// What one cluster refuses of an update is rolled back on all of them.
+		err = everywhere(s.Status.Delivered != nil && !s.Status.IsFinished() && len(placements) > 1)
+		if err == nil && slices.ContainsFunc(placements, func(p v1alpha1.Placement) bool { return s.said[p.Cluster].Kept }) {
 			err = everywhere(false)
 		}
 		s.recordSaid()

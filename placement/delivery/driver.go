@@ -57,6 +57,8 @@ type Delivery struct {
 type Said struct {
 	// Dashboard of the instance; nil if the cluster says nothing new of it.
 	Dashboard *v1alpha1.UpstreamDashboard
+	// Kept means that there are volumes which only Delivery.KeepsVolumes has kept.
+	Kept bool
 }
 
 // PendingError means that a delivery or removal waits for something on the member cluster; call

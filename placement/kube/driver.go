@@ -55,8 +55,10 @@ type target struct {
 	former               *workload.Order
 	replacing, preparing bool
 	keepsVolumes         bool
-	data                 *workload.Data
-	applied              string
+	// said receives what is kept; nil if nobody asks.
+	said    *delivery.Said
+	data    *workload.Data
+	applied string
 	// stale is deleted when the workload works, and takes room of the quota until then.
 	stale stale
 	room  corev1.ResourceList
@@ -83,7 +85,7 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
 		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
-		former: delivery.Former, keepsVolumes: delivery.KeepsVolumes, replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
+		former: delivery.Former, keepsVolumes: delivery.KeepsVolumes, said: delivery.Said, replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
 	}, nil
 }
 
@@ -119,9 +121,15 @@ func (t *target) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.data == nil && digest == t.applied {
+	switch {
+	case t.data != nil:
+	case t.applied == digest:
 		if err = t.look(ctx, objects); !apierrors.IsNotFound(err) {
 			return applied(err, digest)
+		}
+	case t.applied == lowered+digest:
+		if err = t.end(ctx, objects); !apierrors.IsNotFound(err) {
+			return applied(err, lowered+digest)
 		}
 	}
 	return t.apply(ctx, objects, digest)
@@ -156,7 +164,7 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 		if err := t.checkUse(before); err != nil {
 			return err
 		}
-		if err := t.fill(ctx, objects, t.hard, known, digest); err != nil {
+		if err := t.fill(ctx, objects, t.hard, known, digest); err != nil || t.preparing || t.data != nil || t.keeps() {
 			return err
 		}
 		return t.dropStale(ctx, objects)
@@ -166,10 +174,42 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 	if equality.Semantic.DeepEqual(both, t.hard) && len(t.stale.kinds()) == 0 {
 		return t.fill(ctx, objects, both, known, digest)
 	}
-	if err := t.fill(ctx, objects, both, known, ""); err != nil || t.preparing {
+	if err := t.fill(ctx, objects, both, known, ""); err != nil || t.preparing || t.keeps() {
 		return err
 	}
-	if err := t.enforce(ctx, t.hard); err != nil || t.data != nil || t.keepsVolumes {
+	if err := t.enforce(ctx, t.hard); err != nil || t.data != nil {
+		return applied(err, lowered+digest)
+	}
+	return t.dropStale(ctx, objects)
+}
+
+// keeps reports, and says, whether what is stale has to stay. Its room in the quota stays, too: else each call would raise
+// the quota and lower it again.
+func (t *target) keeps() bool {
+	keeps := t.keepsVolumes && len(t.stale.kinds()) > 0
+	if keeps && t.said != nil {
+		t.said.Kept = true
+	}
+	return keeps
+}
+
+// lowered precedes the digest of what is applied once only the quota has to be put in force, without the room for what was
+// there before.
+const lowered = "lowered "
+
+// end is apply once only that is missing.
+func (t *target) end(ctx context.Context, objects []*unstructured.Unstructured) error {
+	known, err := t.knownKinds(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.weigh(ctx, known, objects); err != nil {
+		return err
+	}
+	if err := t.look(ctx, objects); err != nil {
+		return err
+	}
+	if err := t.awaitQuota(ctx, t.hard); err != nil || t.keeps() {
 		return err
 	}
 	return t.dropStale(ctx, objects)

@@ -66,6 +66,8 @@ func TestOnCluster(t *testing.T) {
 		{"volumes are deleted when the next version works, not before", volumesStayUntilTheNextWorks},
 		{"claims of templates are deleted with their pods", claimsOfTemplatesAreDeleted},
 		{"a set that was stopped starts again", aStoppedSetStartsAgain},
+		{"volumes are kept while the update may fail elsewhere", volumesAreKept},
+		{"claims of pods that somebody has added stay", claimsOfAddedPodsStay},
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
 		{"what is applied is not applied again", whatIsAppliedIsNotAppliedAgain},
 		{"what the cluster refuses is refused, by component", whatTheClusterRefusesIsRefused},

@@ -173,7 +173,8 @@ func (t *target) findStale(ctx context.Context, known []string, objects []*unstr
 				return err
 			}
 			if isOrdered {
-				if !states { // an autoscaler or the consumer decides on the number of its pods
+				isScaled := slices.ContainsFunc(current, func(c *workload.SetClaims) bool { return c.Set == set.Name && c.Scaled })
+				if !states && !isScaled { // the consumer, or an autoscaler that was, decides on the number of its pods
 					current = append(slices.Clip(current), made.AsRunning(set))
 				}
 				continue

@@ -151,6 +151,35 @@ func volumesStayUntilTheNextWorks(t *testing.T, f *fixture) {
 	}
 }
 
+// While an update may fail on another cluster, what it drops of volumes stays, and is said; no call lowers the quota and raises
+// it again.
+func volumesAreKept(t *testing.T, f *fixture) {
+	f.volume(t, "volumes-are-kept")
+	first := withWorkload(t, shop, "")
+	f.runs(t, first)
+	smaller := strings.ReplaceAll(shop[:strings.Index(shop, "- name: db")], `DB: "${components.db.host}", `, "")
+	next := running(t, first, smaller, "")
+	next.KeepsVolumes, next.Said = true, &delivery.Said{}
+	for range 2 {
+		if err := f.delivered(t, next); err != nil || !next.Said.Kept {
+			t.Fatalf("it is kept is %t, %v", next.Said.Kept, err)
+		}
+		var claim corev1.PersistentVolumeClaim
+		var quota corev1.ResourceQuota
+		f.get(t, first, "db-data", &claim)
+		f.get(t, first, "sluice", &quota)
+		if got := quota.Spec.Hard[corev1.ResourceRequestsStorage]; !claim.DeletionTimestamp.IsZero() || got.String() != "1Mi" {
+			t.Errorf("the volume is deleted at %v, and the quota allows %s", claim.DeletionTimestamp, got.String())
+		}
+		next.Said = &delivery.Said{}
+	}
+	next.KeepsVolumes = false
+	if f.runs(t, next); next.Said.Kept {
+		t.Error("it is kept")
+	}
+	f.gone(t, first, "db-data", &corev1.PersistentVolumeClaim{})
+}
+
 // members is a StatefulSet with a claim for each pod.
 const members = `
 parameters: {replicas: {type: integer, default: 3}, name: {type: string, default: db}}
@@ -247,6 +276,38 @@ func aStoppedSetStartsAgain(t *testing.T, f *fixture) {
 		t.Errorf("%d pods are ready, want 1", set.Status.ReadyReplicas)
 	}
 	f.runs(t, first)
+}
+
+// The claims of pods that somebody else has added to a set stay, whatever an update changes.
+func claimsOfAddedPodsStay(t *testing.T, f *fixture) {
+	for _, name := range []string{"a", "b"} {
+		f.volumeOf(t, "added-"+name, "added")
+	}
+	free := strings.ReplaceAll(strings.Replace(members, "      replicas: ${parameters.replicas}\n", "", 1), "members", "added")
+	double := func(d delivery.Delivery) delivery.Delivery {
+		for name, amount := range d.Placement.Reserved {
+			amount.Add(amount)
+			d.Placement.Reserved[name] = amount
+		}
+		return d
+	}
+	first := double(withWorkload(t, free, ""))
+	f.runs(t, first)
+	var set appsv1.StatefulSet
+	f.get(t, first, "db", &set)
+	set.Spec.Replicas = ptr.To(int32(2))
+	f.must(t, f.admin.Update(t.Context(), &set))
+	eventually(t, "the second pod is ready", func(ctx context.Context) (bool, error) {
+		err := f.admin.Get(ctx, client.ObjectKeyFromObject(&set), &set)
+		return set.Status.ReadyReplicas == 2, err
+	})
+	f.runs(t, double(running(t, first, strings.Replace(free, "image: i,", "image: j,", 1), "")))
+	for _, name := range []string{"data-db-0", "data-db-1"} {
+		var claim corev1.PersistentVolumeClaim
+		if f.get(t, first, name, &claim); !claim.DeletionTimestamp.IsZero() {
+			t.Errorf("%s of a pod that runs is deleted", name)
+		}
+	}
 }
 
 // wantSetStopped waits until the set is there without pods.

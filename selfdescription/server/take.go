@@ -55,10 +55,12 @@ func (s *server) room(ctx context.Context, who v1alpha1.Presenter, credentials [
 	count, bytes, next := 0, 0, time.Time{}
 	for i := range list.Items {
 		sd := &list.Items[i]
-		if sd.Spec.Presenter != who || !sd.IsPresented() {
-			continue // of another's, the presenter may become the owner
+		if sd.Spec.Presenter != who {
+			continue // the presenter may take it over
 		}
-		delete(added, sd.Name)
+		if delete(added, sd.Name); !sd.IsPresented() {
+			continue
+		}
 		count, bytes = count+1, bytes+len(sd.Spec.Credential)
 		if at := sd.RemovedAt(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
