@@ -233,7 +233,8 @@ func (s *servicePass) send(ctx context.Context, want *wanted, again bool) (*prob
 
 // change returns the update to what is wanted. It has the parameters, and of the rest what differs; all of it if nobody
 // knows what the instance is. Parameters that a claim has no more are sent as an empty object: without it, the broker keeps
-// them (OSB 2.17, "Updating a Service Instance"). A plan that never got any is not sent an object that it may refuse.
+// them (OSB 2.17, "Updating a Service Instance"). A plan that is known to have got none is sent none, because it may refuse an
+// object.
 func (s *servicePass) change(want *wanted, place json.RawMessage) osbclient.Change {
 	has := s.claim.Status.Instance
 	change := osbclient.Change{
