@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -344,28 +343,6 @@ func TestNothingToReveal(t *testing.T) {
 	b.Status.SealedSecrets = []byte("sealed with other keys")
 	if changed, err := c.secureBinding(b, i); err == nil || changed {
 		t.Errorf("secrets that cannot be read are replaced: %t, %v", changed, err)
-	}
-}
-
-// The credentials of a workload's plan show the binding's account, if it has one; without such a description they are the
-// account's.
-func TestTheAccountInAWorkloadsCredentials(t *testing.T) {
-	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	account := Credentials{{Cluster: "a", Name: "a", Server: "https://a.example", Namespace: "n", Token: seal.Redact([]byte("token"))}}
-	for described, want := range map[string]string{
-		`{"server": "${kubernetes.server}", "token": "${kubernetes.token}"}`: `{"server":"https://a.example","token":"token"}`, "": `"server":"https://a.example"`,
-	} {
-		i := running(false, components...)
-		if described != "" {
-			i.Status.Delivered.Decision.Workload.Credentials = &runtime.RawExtension{Raw: []byte(described)}
-		}
-		got, err := (&Controller{Keys: keys}).revealWorkload(t.Context(), bindingOf("", nil), i, account, findings{})
-		if err != nil || !strings.Contains(string(got), want) {
-			t.Errorf("%q: %s, %v", described, got, err)
-		}
 	}
 }
 

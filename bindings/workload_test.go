@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
@@ -39,5 +41,27 @@ func TestSecretsThatCannotBeUnsealed(t *testing.T) {
 	b.Status.SealedSecrets = garbled
 	if changed, err := c.secureBinding(b, instance); err == nil || changed {
 		t.Errorf("secrets that cannot be unsealed: changed %t, %v", changed, err)
+	}
+}
+
+// The credentials of a workload's plan show the binding's account, if it has one; without such a description they are the
+// account's.
+func TestTheAccountInAWorkloadsCredentials(t *testing.T) {
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := Credentials{{Cluster: "a", Name: "a", Server: "https://a.example", Namespace: "n", Token: seal.Redact([]byte("token"))}}
+	for described, want := range map[string]string{
+		`{"server": "${kubernetes.server}", "token": "${kubernetes.token}"}`: `{"server":"https://a.example","token":"token"}`, "": `"server":"https://a.example"`,
+	} {
+		i := running(false, components...)
+		if described != "" {
+			i.Status.Delivered.Decision.Workload.Credentials = &runtime.RawExtension{Raw: []byte(described)}
+		}
+		got, err := (&Controller{Keys: keys}).revealWorkload(t.Context(), bindingOf("", nil), i, account, findings{})
+		if err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%q: %s, %v", described, got, err)
+		}
 	}
 }

@@ -100,7 +100,7 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 	if err == nil {
 		err = checkAlone(spec, charts)
 	}
-	if before := served[i]; err == nil && !hasPlan(before, spec.ID) && hasPlan(spec, spec.ID) {
+	if before := served[i]; err == nil && !before.HasPlan(spec.ID) && spec.HasPlan(spec.ID) {
 		err = fmt.Errorf("plans: the id %q is the offering's", spec.ID)
 	}
 	if err != nil {
@@ -320,70 +320,6 @@ func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 		}
 	}
 	return nil
-}
-
-// hasPlan reports whether an offering, which may be nil, has a plan with an id.
-func hasPlan(spec *v1alpha1.ServiceOfferingSpec, id string) bool {
-	return spec != nil && slices.ContainsFunc(spec.Plans, func(p v1alpha1.Plan) bool { return p.ID == id })
-}
-
-// collision describes the id or name that two offerings both claim; "" if there is none. An id is unique in the whole
-// catalog (OSB 2.17, "Service Offering Object" and "Service Plan Object"). Before is served now, or nil: what it shares with
-// the other stays, because neither of them can change its ids any more.
-func collision(spec, other, before *v1alpha1.ServiceOfferingSpec) string {
-	if spec.ID == other.ID {
-		return fmt.Sprintf("the id %q is taken by service offering %s", spec.ID, other.Name)
-	}
-	if spec.Name == other.Name {
-		return fmt.Sprintf("the name %q is taken by service offering %s", spec.Name, other.ID)
-	}
-	for i := range other.Plans {
-		if spec.ID == other.Plans[i].ID && before == nil {
-			return fmt.Sprintf("the id %q is taken by plan %s of service offering %s", spec.ID, other.Plans[i].Name, other.Name)
-		}
-	}
-	for i := range spec.Plans {
-		if spec.Plans[i].ID == other.ID && !hasPlan(before, other.ID) {
-			return fmt.Sprintf("the id %q of plan %s is taken by service offering %s", other.ID, spec.Plans[i].Name, other.Name)
-		}
-		for k := range other.Plans {
-			if spec.Plans[i].ID == other.Plans[k].ID {
-				return fmt.Sprintf("the id %q of plan %s is taken by plan %s of service offering %s",
-					spec.Plans[i].ID, spec.Plans[i].Name, other.Plans[k].Name, other.Name)
-			}
-		}
-	}
-	return ""
-}
-
-// change returns the reason why an offering must not change from before to after, or "". A
-// plan's kind never changes, and a plan in use stays (OSB 2.17, "Catalog Management").
-func change(before, after *v1alpha1.ServiceOfferingSpec, uses func() (Uses, error)) (reason, message string, err error) {
-	for i := range before.Plans {
-		old := &before.Plans[i]
-		k := slices.IndexFunc(after.Plans, func(p v1alpha1.Plan) bool { return p.ID == old.ID })
-		if k >= 0 {
-			if now := &after.Plans[k]; now.Kind != old.Kind {
-				return ReasonInvalid, fmt.Sprintf("plan %s changes its kind from %s to %s; give the new plan another id", now.Name, old.Kind, now.Kind), nil
-			}
-			continue
-		}
-		counts, err := uses()
-		if err != nil {
-			return "", "", err
-		}
-		if n := counts[before.ID][old.ID]; n > 0 {
-			return ReasonInUse, fmt.Sprintf("plan %s (%s) cannot be removed: %s", old.Name, old.ID, instances(n)), nil
-		}
-	}
-	return "", "", nil
-}
-
-func instances(n int) string {
-	if n == 1 {
-		return "1 instance uses it"
-	}
-	return fmt.Sprintf("%d instances use it", n)
 }
 
 // condition returns the Ready condition of an offering with this verdict.

@@ -109,7 +109,7 @@ func (e *evidence) facts(p *Plan) *Facts {
 	for i := range e.clusters {
 		c := &e.clusters[i]
 		switch {
-		case !c.RunsPods() || len(c.Spec.Consumers) > 0 || c.DeletionTimestamp != nil: // no instance of the plan can be there
+		case !c.Sells() || c.DeletionTimestamp != nil: // no instance of the plan can be there
 		case !selector.Matches(labels.Set(c.SelectorLabels())):
 		case !admitted(c):
 			f.EveryCluster = false

@@ -41,7 +41,7 @@ func (s *Snapshot) locate(clusters []v1alpha1.MemberCluster) {
 		key := kind + " " + selector.String()
 		if bySelector[key] == nil {
 			bySelector[key] = placesOf(clusters, func(c *v1alpha1.MemberCluster) bool {
-				fits := c.RunsPods() && len(c.Spec.Consumers) == 0
+				fits := c.Sells()
 				if kind != "" {
 					fits = c.DriverName() == kind
 				}

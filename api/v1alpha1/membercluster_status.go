@@ -149,6 +149,9 @@ func (c *MemberCluster) RunsPods() bool {
 	return c.DriverName() == DriverKube || c.DriverName() == DriverLiqo
 }
 
+// Sells reports whether instances of consumers can be placed on the cluster: it runs pods, and is not a consumer's own.
+func (c *MemberCluster) Sells() bool { return c.RunsPods() && len(c.Spec.Consumers) == 0 }
+
 // IsJoined reports whether the cluster has joined by invitation, so that its owner has granted the access to
 // it, and Sluice may only read there.
 func (c *MemberCluster) IsJoined() bool { return c.Spec.Liqo != nil && c.Spec.Liqo.Joined != nil }

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -253,6 +255,11 @@ type CredentialsPolicy struct {
 	Role string `json:"role,omitempty"`
 	// RequiresApp refuses bindings that name no application (OSB error RequiresApp).
 	RequiresApp bool `json:"requiresApp,omitempty"`
+}
+
+// HasPlan reports whether an offering has a plan with an id; nil has none.
+func (s *ServiceOfferingSpec) HasPlan(id string) bool {
+	return s != nil && slices.ContainsFunc(s.Plans, func(p Plan) bool { return p.ID == id })
 }
 
 // ServiceOfferingStatus holds the part of an offering that the catalog serves.

@@ -318,8 +318,7 @@ func (e *examination) rules() (string, error) {
 	var without []string
 	err := pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
 		cluster := o.(*v1alpha1.MemberCluster)
-		sells := cluster.RunsPods() && len(cluster.Spec.Consumers) == 0
-		if enforced, _ := cluster.Holds(v1alpha1.ConditionRulesEnforced); sells && !enforced {
+		if enforced, _ := cluster.Holds(v1alpha1.ConditionRulesEnforced); cluster.Sells() && !enforced {
 			without = append(without, cluster.Name)
 		}
 		return nil

@@ -91,16 +91,15 @@ func (s *backupSchedule) Start(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 		wait = s.every
-		if err := s.once(ctx); err != nil && ctx.Err() == nil {
+		if err := s.once(ctx, time.Now().UTC()); err != nil && ctx.Err() == nil {
 			s.logger.Error("the hub was not backed up", "error", err)
 			wait = min(s.every, backupRetry)
 		}
 	}
 }
 
-// once makes a backup, and removes those that are not kept.
-func (s *backupSchedule) once(ctx context.Context) error {
-	now := time.Now().UTC()
+// once makes a backup that is begun now, and removes those that are not kept.
+func (s *backupSchedule) once(ctx context.Context, now time.Time) error {
 	path := filepath.Join(s.dir, now.Format(backupName))
 	made, err := s.write(ctx, path)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,7 +83,7 @@ func findOffering(ctx context.Context, c client.Client, namespace, name string) 
 	for _, o := range named {
 		names = append(names, o.GetName())
 	}
-	return nil, fmt.Errorf("%d have this name: remove one by the name of its resource: %s", len(named), strings.Join(names, ", "))
+	return nil, fmt.Errorf("%d have this name: remove one by the name of its resource: %s", len(named), some(names))
 }
 
 // leaveMarket refuses to remove a provider while clusters or offerings are its own, and removes the policies that it has

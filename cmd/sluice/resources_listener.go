@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -118,7 +117,7 @@ func refusalOf(err error) *status.Status {
 	}
 	switch refused.Status {
 	case http.StatusTooManyRequests:
-		return status.Newf(codes.ResourceExhausted, "too many wrong tokens came from this address: try again in %ds", int(math.Ceil(refused.RetryAfter.Seconds())))
+		return status.Newf(codes.ResourceExhausted, "too many wrong tokens came from this address: try again in %ds", callers.Seconds(refused.RetryAfter))
 	case http.StatusServiceUnavailable:
 		return status.New(codes.Unavailable, refused.Description)
 	default:

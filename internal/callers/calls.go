@@ -34,10 +34,13 @@ func NewCalls(perSecond float64, burst int, c clock.PassiveClock) *Calls {
 	return &Calls{perSecond: rate.Limit(perSecond), burst: burst, clock: c, limits: limits}
 }
 
+// Seconds returns a wait in whole seconds, rounded up.
+func Seconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
+
 // RetryAfter sets the header Retry-After (RFC 9110, section 10.2.3): whole seconds, rounded up. A wait of zero sets none.
 func RetryAfter(h http.Header, wait time.Duration) {
 	if wait > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		h.Set("Retry-After", strconv.Itoa(Seconds(wait)))
 	}
 }
 

@@ -331,8 +331,7 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 
 // serves reports whether the offering that is there has a plan with an id, which it may keep.
 func (f found) serves(plan string) bool {
-	return f.ServiceOffering != nil && f.Status.Accepted != nil &&
-		slices.ContainsFunc(f.Status.Accepted.Plans, func(p v1alpha1.Plan) bool { return p.ID == plan })
+	return f.ServiceOffering != nil && f.Status.Accepted.HasPlan(plan)
 }
 
 func sizeOf(spec *v1alpha1.ServiceOfferingSpec) int {

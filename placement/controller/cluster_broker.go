@@ -120,18 +120,22 @@ func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, orde
 	if before != nil && before.Digest == now.Digest {
 		now.ChangedAt = before.ChangedAt
 	}
+	var others []v1alpha1.OfferedPlan
 	for i := range catalog.Services {
 		s := &catalog.Services[i]
 		for k := range s.Plans {
-			if p := offered(s, &s.Plans[k]); broker.Admits(p.Service, p.Plan) {
-				now.Plans = append(now.Plans, p)
-			} else {
+			switch p := offered(s, &s.Plans[k]); {
+			case !broker.Admits(p.Service, p.Plan):
 				now.LeftOut++
+			case ordered[p.Name()]:
+				now.Plans = append(now.Plans, p)
+			default:
+				others = append(others, p)
 			}
 		}
 	}
+	now.Plans = append(now.Plans, others...)
 	if more := len(now.Plans) - maxOffered; more > 0 {
-		slices.SortStableFunc(now.Plans, func(a, b v1alpha1.OfferedPlan) int { return last(ordered[a.Name()]) - last(ordered[b.Name()]) })
 		now.Plans, now.LeftOut = now.Plans[:maxOffered], now.LeftOut+int32(more)
 	}
 	slices.SortFunc(now.Plans, func(a, b v1alpha1.OfferedPlan) int { return strings.Compare(a.Name(), b.Name()) })
@@ -139,14 +143,6 @@ func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, orde
 		now.Vanished, now.Failures, now.Schemas = vanished(catalog, before), before.Failures, before.Schemas
 	}
 	return now
-}
-
-// last returns a number by which those with a property come before the others.
-func last(has bool) int {
-	if has {
-		return 0
-	}
-	return 1
 }
 
 // vanished returns the plans that were in an earlier catalog and are not in this one, the latest last.

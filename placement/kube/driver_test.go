@@ -365,37 +365,3 @@ func deliverWaitsForAFormerLife(t *testing.T, f *fixture) {
 		return err == nil, err
 	})
 }
-
-func theInternetIsOutOfReach(t *testing.T, f *fixture) {
-	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
-	driver := f.driver()
-	driver.ProbeAddresses = []string{"10.1.2.3/32"}
-	for _, row := range []struct{ allowed, probe bool }{{false, false}, {true, false}, {false, true}, {false, false}} {
-		driver.InternetEgress = row.allowed
-		delete(d.Instance.Labels, v1alpha1.LabelMeasure)
-		if row.probe {
-			d.Instance.Labels = map[string]string{v1alpha1.LabelMeasure: d.Placement.Cluster}
-		}
-		if err := driver.Deliver(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-		var policy networkingv1.NetworkPolicy
-		if err := f.admin.Get(t.Context(), key(namespaceOf(d), "sluice-allow"), &policy); err != nil {
-			t.Fatal(err)
-		}
-		reachable := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
-			return slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return peer.IPBlock != nil })
-		})
-		if reachable != (row.allowed || row.probe) {
-			t.Errorf("%+v: internet egress in the policy is %v", row, reachable)
-		}
-		broker := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
-			return slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool {
-				return peer.IPBlock != nil && peer.IPBlock.CIDR == "10.1.2.3/32"
-			})
-		})
-		if broker != row.probe {
-			t.Errorf("%+v: egress to the broker is %v", row, broker)
-		}
-	}
-}

@@ -119,13 +119,9 @@ func (t *target) keepGrown(ctx context.Context, objects []*unstructured.Unstruct
 		if before := former[claims[i].Name]; before != nil && size.Cmp(before.Resources.Requests[corev1.ResourceStorage]) < 0 {
 			continue
 		}
-		for _, o := range objects {
-			if o.GetKind() != kindClaims || o.GetName() != claims[i].Name {
-				continue
-			}
-			if err := unstructured.SetNestedField(o.Object, has.String(), "spec", "resources", "requests", "storage"); err != nil {
-				return fmt.Errorf("keep the size of PersistentVolumeClaim %s: %w", o.GetName(), err)
-			}
+		o := objectOf(objects, kindClaims, claims[i].Name)
+		if err := unstructured.SetNestedField(o.Object, has.String(), "spec", "resources", "requests", "storage"); err != nil {
+			return fmt.Errorf("keep the size of PersistentVolumeClaim %s: %w", o.GetName(), err)
 		}
 		t.hard = withRoom(t.hard, room(ptr.Deref(spec.StorageClassName, ""), more, 0))
 	}
@@ -167,15 +163,17 @@ func (t *target) findStale(ctx context.Context, known []string, objects []*unstr
 			if made == nil || !set.DeletionTimestamp.IsZero() {
 				continue
 			}
-			states := statesPods(objects, set.Name)
-			isOrdered, err := startAgain(objects, set)
-			if err != nil {
-				return err
-			}
-			if isOrdered {
+			if o := objectOf(objects, kindSets, set.Name); o != nil {
+				if _, states, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas"); states {
+					continue
+				}
+				// The order's autoscaler, or somebody else, decides on the number of its pods.
 				isScaled := slices.ContainsFunc(current, func(c *workload.SetClaims) bool { return c.Set == set.Name && c.Scaled })
-				if !states && !isScaled { // the consumer, or an autoscaler that was, decides on the number of its pods
+				if !isScaled {
 					current = append(slices.Clip(current), made.AsRunning(set))
+				}
+				if err := startAgain(o, set); err != nil {
+					return err
 				}
 				continue
 			}
@@ -199,30 +197,24 @@ func (t *target) findStale(ctx context.Context, known []string, objects []*unstr
 	return nil
 }
 
-// statesPods reports whether objects say how many pods a StatefulSet has.
-func statesPods(objects []*unstructured.Unstructured, name string) bool {
-	for _, o := range objects {
-		if groupKind(o.GroupVersionKind()) == kindSets && o.GetName() == name {
-			_, found, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas")
-			return found
-		}
+// objectOf returns the object with a kind and a name; nil if there is none.
+func objectOf(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return groupKind(o.GroupVersionKind()) == kind && o.GetName() == name
+	})
+	if i < 0 {
+		return nil
 	}
-	return false
+	return objects[i]
 }
 
-// startAgain reports whether objects have a StatefulSet of the cluster. If that was stopped, and its autoscaler decides
-// on the number of its pods, it gets one: an autoscaler leaves sets alone that have none.
-func startAgain(objects []*unstructured.Unstructured, live *appsv1.StatefulSet) (isOrdered bool, err error) {
-	for _, o := range objects {
-		if groupKind(o.GroupVersionKind()) != kindSets || o.GetName() != live.Name {
-			continue
-		}
-		isOrdered = true
-		if _, found, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas"); !found && ptr.Deref(live.Spec.Replicas, 1) == 0 {
-			err = unstructured.SetNestedField(o.Object, int64(1), "spec", "replicas")
-		}
+// startAgain gives a StatefulSet that was stopped, and does not state how many pods it has, one: an autoscaler leaves sets
+// alone that have none.
+func startAgain(o *unstructured.Unstructured, live *appsv1.StatefulSet) error {
+	if ptr.Deref(live.Spec.Replicas, 1) > 0 {
+		return nil
 	}
-	return isOrdered, err
+	return unstructured.SetNestedField(o.Object, int64(1), "spec", "replicas")
 }
 
 // stop leaves a StatefulSet without pods, and with its claims.

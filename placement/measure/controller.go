@@ -169,7 +169,7 @@ func (c *Controller) wanted(ctx context.Context) (map[string]*wish, error) {
 
 // takesProbes reports whether a cluster runs workloads of others, and stays.
 func takesProbes(c *v1alpha1.MemberCluster) bool {
-	return c.Spec.Driver != v1alpha1.DriverCAPI && c.Spec.Driver != v1alpha1.DriverOSB && len(c.Spec.Consumers) == 0 && c.DeletionTimestamp.IsZero() && !c.IsDraining()
+	return c.Sells() && c.DeletionTimestamp.IsZero() && !c.IsDraining()
 }
 
 // instance returns the instance of a cluster's probe.
