@@ -10,7 +10,18 @@ import (
 )
 
 // Location is a place on earth in decimal degrees (WGS 84).
-type Location struct{ Latitude, Longitude float64 }
+type Location struct {
+	Latitude, Longitude float64
+	// unit is the vector of length 1 from the centre of the earth.
+	unit [3]float64
+}
+
+// LocationAt returns the place at a latitude and longitude.
+func LocationAt(latitude, longitude float64) *Location {
+	const radian = math.Pi / 180
+	across, polar := math.Cos(latitude*radian), math.Sin(latitude*radian)
+	return &Location{latitude, longitude, [3]float64{across * math.Cos(longitude*radian), across * math.Sin(longitude*radian), polar}}
+}
 
 // LocationOf reads a location of the API; nil stays nil.
 func LocationOf(from *v1alpha1.Location) (*Location, error) {
@@ -25,20 +36,21 @@ func LocationOf(from *v1alpha1.Location) (*Location, error) {
 	if err != nil || !(math.Abs(longitude) <= 180) {
 		return nil, fmt.Errorf("longitude: %q is not a number from -180 to 180", from.Longitude)
 	}
-	return &Location{latitude, longitude}, nil
+	return LocationAt(latitude, longitude), nil
 }
 
 // earthRadius is the mean radius in kilometres (IUGG).
 const earthRadius = 6371.0088
 
-// Kilometers returns the great-circle distance, rounded to a whole kilometre (haversine
+// Kilometers returns the great-circle distance, rounded to a whole kilometre (from the chord, as the haversine
 // formula; the earth is taken as a sphere, an error of at most 0.6 %).
-func (l Location) Kilometers(other Location) int {
-	radians := func(degrees float64) float64 { return degrees * math.Pi / 180 }
-	haversine := func(angle float64) float64 { half := math.Sin(angle / 2); return half * half }
-	h := haversine(radians(other.Latitude-l.Latitude)) +
-		math.Cos(radians(l.Latitude))*math.Cos(radians(other.Latitude))*haversine(radians(other.Longitude-l.Longitude))
-	return int(math.Round(2 * earthRadius * math.Asin(math.Sqrt(min(h, 1)))))
+func (l *Location) Kilometers(other *Location) int {
+	var square float64 // of the chord
+	for i := range l.unit {
+		d := l.unit[i] - other.unit[i]
+		square += float64(d * d) // rounded, or other processors would add unrounded products
+	}
+	return int(math.Round(2 * earthRadius * math.Asin(min(math.Sqrt(square)/2, 1))))
 }
 
 // tooFar rejects clusters that are farther from the consumer than the plan allows.
@@ -47,7 +59,7 @@ func tooFar(from *Location, most int) filter {
 		rejects: func(p *page, among set) set {
 			var far set
 			for row := range among.rows() {
-				if at := p.clusters[row].Location; from == nil || at == nil || from.Kilometers(*at) > most {
+				if at := p.clusters[row].Location; from == nil || at == nil || from.Kilometers(at) > most {
 					far.add(row)
 				}
 			}
@@ -60,7 +72,7 @@ func tooFar(from *Location, most int) filter {
 			case at == nil:
 				return fmt.Sprintf("at most %d km from the consumer allowed, and its location is unknown", most)
 			default:
-				return fmt.Sprintf("is %d km from the consumer, at most %d km allowed", from.Kilometers(*at), most)
+				return fmt.Sprintf("is %d km from the consumer, at most %d km allowed", from.Kilometers(at), most)
 			}
 		},
 	}
@@ -72,7 +84,7 @@ func (sc *scorer) locality(at position) int32 {
 	if sc.near == nil || at.cluster().Location == nil {
 		return 0
 	}
-	return int32(100 * half / (half + sc.near.Kilometers(*at.cluster().Location))) // at most 100
+	return int32(100 * half / (half + sc.near.Kilometers(at.cluster().Location))) // at most 100
 }
 
 // Measured is a round-trip time and when it was measured.

@@ -10,18 +10,18 @@ import (
 )
 
 func TestDistancesAreThoseOfTheGlobe(t *testing.T) {
-	berlin, paris := Location{52.52, 13.405}, Location{48.8566, 2.3522}
+	berlin, paris := LocationAt(52.52, 13.405), LocationAt(48.8566, 2.3522)
 	for _, row := range []struct {
 		name     string
-		from, to Location
+		from, to *Location
 		want     int
 	}{
 		{"Berlin to Paris", berlin, paris, 877},
 		{"and back", paris, berlin, 877},
 		{"nowhere", berlin, berlin, 0},
-		{"across the date line", Location{0, 179}, Location{0, -179}, 222},
-		{"to the antipodes", Location{0, 0}, Location{0, 180}, 20015},
-		{"from pole to pole", Location{90, 0}, Location{-90, 123}, 20015},
+		{"across the date line", LocationAt(0, 179), LocationAt(0, -179), 222},
+		{"to the antipodes", LocationAt(0, 0), LocationAt(0, 180), 20015},
+		{"from pole to pole", LocationAt(90, 0), LocationAt(-90, 123), 20015},
 	} {
 		if got := row.from.Kilometers(row.to); got != row.want {
 			t.Errorf("%s: %d km, want %d", row.name, got, row.want)

@@ -40,7 +40,7 @@ const (
 var countable = []corev1.ResourceName{cpu, memory, gpu}
 
 // places are far enough from each other that distances do not depend on rounding.
-var places = []*placement.Location{nil, {Latitude: 52.5, Longitude: 13.4}, {Latitude: 48.1, Longitude: 11.6}, {Latitude: 40.7, Longitude: -74}}
+var places = []*placement.Location{nil, placement.LocationAt(52.5, 13.4), placement.LocationAt(48.1, 11.6), placement.LocationAt(40.7, -74)}
 
 func (w *world) one(in int) bool { return w.IntN(in) == 0 }
 

@@ -125,7 +125,7 @@ func member(i int) *placement.Cluster {
 		Holes:       placement.HolesOf([]placement.Resources{{corev1.ResourceCPU: int64(i%16) * 1000}, {corev1.ResourceCPU: 700}}),
 		Prices:      map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(30e6 + i%997*1e4), corev1.ResourceMemory: 4e6},
 		Latency:     time.Duration(5+i%90) * time.Millisecond,
-		Location:    &placement.Location{Latitude: float64(i%120 - 60), Longitude: float64(i%360 - 180)},
+		Location:    placement.LocationAt(float64(i%120-60), float64(i%360-180)),
 		Latencies: map[string]placement.Measured{
 			"vantage":     {Median: time.Duration(5+i%80) * time.Millisecond, At: decidedAt},
 			nameOf(i + 1): {Median: 5 * time.Millisecond, At: decidedAt}, nameOf(i + 20): {Median: 8 * time.Millisecond, At: decidedAt},
