@@ -6,32 +6,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// neighbours counts the other instances in a scope, by the value of a label of the clusters
-// that they are on.
-func (r Request) neighbours(s *Snapshot, with v1alpha1.Scope, by string) map[string]int32 {
-	count := map[string]int32{}
-	holder := r.Consumer.holder(with)
-	if holder == "" {
-		return count
-	}
-	for _, held := range rows[Reservation](s.store, tableReservation, indexHolder, holder) {
-		if held.Instance == r.ID {
-			continue
-		}
-		if at, found := s.find(held.Cluster); found {
-			if value, ok := at.cluster().Labels[by]; ok {
-				count[value]++
-			}
-		}
-	}
-	return count
-}
-
 // affine rejects clusters by where the consumer's other instances are. Affinity to other
 // instances rejects nothing while there are none, like the affinity of a Kubernetes pod to
 // itself.
 func affine(a v1alpha1.Affinity, r Request, s *Snapshot) filter {
-	others := r.neighbours(s, a.With, a.By)
+	others := r.neighbours(s, vicinity{a.With, a.By})
 	reason := ReasonNotTogether
 	if a.Apart {
 		reason = ReasonNotApart
@@ -70,7 +49,7 @@ type wish struct {
 func (r Request) wishes(s *Snapshot) (wishes []wish) {
 	for _, a := range r.Affinity {
 		if a.Weight > 0 {
-			wishes = append(wishes, wish{a, r.neighbours(s, a.With, a.By)})
+			wishes = append(wishes, wish{a, r.neighbours(s, vicinity{a.With, a.By})})
 		}
 	}
 	return wishes
@@ -103,14 +82,4 @@ func (p *page) having(label string, values map[string]int32) (rows set) {
 		}
 	}
 	return rows
-}
-
-// instancesByRegion counts the instances of the same application by region; without an application, those
-// of the same space.
-func (r Request) instancesByRegion(s *Snapshot) map[string]int32 {
-	with := v1alpha1.ScopeApplication
-	if r.Consumer.Application == "" {
-		with = v1alpha1.ScopeSpace
-	}
-	return r.neighbours(s, with, v1alpha1.LabelRegion)
 }

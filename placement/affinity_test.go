@@ -44,7 +44,7 @@ func TestNeighboursAreTheOthers(t *testing.T) {
 		inventory.Reserve(Holding{Instance: id, Consumer: consumer, Held: map[string]Resources{on: {}}})
 	}
 	for id, want := range map[string]map[string]int32{"si-1": {"b": 2}, "si-2": {"a": 1, "b": 1}, "si-0": {"a": 1, "b": 2}} {
-		if got := (Request{ID: id, Consumer: consumer}).neighbours(inventory.Snapshot(), v1alpha1.ScopeSpace, v1alpha1.LabelRegion); !maps.Equal(got, want) {
+		if got := (Request{ID: id, Consumer: consumer}).neighbours(inventory.Snapshot(), vicinity{v1alpha1.ScopeSpace, v1alpha1.LabelRegion}); !maps.Equal(got, want) {
 			t.Errorf("%s has the neighbours %v, want %v", id, got, want)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -172,11 +171,12 @@ func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
-	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.CapacityUnknown == other.CapacityUnknown && c.Cordoned == other.Cordoned &&
-		c.Unproven == other.Unproven && c.Unguarded == other.Unguarded && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && maps.Equal(c.Withheld, other.Withheld) && maps.Equal(c.Markets, other.Markets) && maps.Equal(c.Failures, other.Failures) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
-		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
-		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
-		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)
+	like := *c
+	like.Allocatable, like.Sold, like.Sell, like.ForeignUse, like.Holes = other.Allocatable, other.Sold, other.Sell, other.ForeignUse, other.Holes
+	like.Prices, like.ClaimsUntil = other.Prices, other.ClaimsUntil
+	like.Latency, like.Latencies, like.Location = other.Latency, other.Latencies, other.Location
+	like.Unready, like.Unverified, like.Removed = other.Unready, other.Unverified, other.Removed
+	return reflect.DeepEqual(&like, other)
 }
 
 // sameButNumbers reports whether two versions of a cluster differ at most in what there is, what is used and

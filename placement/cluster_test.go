@@ -216,3 +216,16 @@ func TestAForkKnowsOfAnOutage(t *testing.T) {
 		t.Error("two of three answer in the fork, and one beside it")
 	}
 }
+
+// What is reserved on a cluster that does not have it any more is no room once it is given back.
+func TestWhatAClusterHasLostIsNotFreeAgain(t *testing.T) {
+	inventory := stock([]*Cluster{withCores("b", 8)})
+	inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"b": {testGPU: 4}}})
+	other := withCores("c", 8)
+	other.Allocatable[testGPU] = 8
+	inventory.UpsertCluster(other)
+	inventory.Release("si")
+	if free := inventory.Snapshot().Free("b", testGPU); free != 0 {
+		t.Errorf("%d GPUs are free on a cluster that has none", free)
+	}
+}

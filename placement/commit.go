@@ -27,7 +27,7 @@ const mostTries = 5
 //
 // Step 4 of a provision (docs/architecture.md).
 func (inv *Inventory) Place(r Request) (Decision, error) {
-	s, waits := inv.Snapshot(), false
+	s, waits := inv.observed(r), false
 	for range mostTries {
 		d, err := Place(r, s)
 		now, done := inv.commit(r, &d, err, s, waits)
@@ -41,6 +41,14 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	d, err := Place(r, inv.now())
 	inv.enact(r, &d, err)
 	return d, err
+}
+
+// observed returns the inventory as it is now, in which the neighbours of a request are counted.
+func (inv *Inventory) observed(r Request) *Snapshot {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.observe(r)
+	return inv.now()
 }
 
 // commit reserves what a decision by an earlier snapshot takes, or makes the request wait. It
@@ -62,7 +70,7 @@ func (inv *Inventory) commit(r Request, d *Decision, err error, by *Snapshot, wa
 // wait that cannot be placed.
 func (inv *Inventory) enact(r Request, d *Decision, err error) {
 	if err != nil {
-		inv.waiting.add(r)
+		inv.waiting.add(r, inv.counts(r))
 		return
 	}
 	inv.waiting.remove(r.ID)
@@ -77,7 +85,7 @@ func (inv *Inventory) enact(r Request, d *Decision, err error) {
 	h.Consumer, h.Hub, h.Hosts = r.Consumer, r.Peering.hub(), lists.Union(h.Hosts, r.hosts())
 	change := inv.reserve(h)
 	// Others may follow it, or may no longer have to, if it was of another application before.
-	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners))})
+	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners)), near: change.near})
 }
 
 // allows reports whether a decision by an earlier snapshot can be made by this one too: its clusters have not changed,

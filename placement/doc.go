@@ -11,8 +11,8 @@
 // place for an instance.
 //
 // Inventory (inventory.go, ledger.go) is the indexed picture of the member clusters and of the
-// reservations on them. Inventory.Place decides and reserves under one lock, so that capacity is never
-// sold twice.
+// reservations on them. Inventory.Place decides by a snapshot, beside others, and reserves under a lock
+// if the decision can still be made (commit.go), so that capacity is never sold twice.
 //
 // The packages below this one feed it and act on its decisions: controller, with the drivers kube,
 // capi and liqo behind delivery; elastic, rebalance, replay and external. This package knows none of

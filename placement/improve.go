@@ -20,6 +20,9 @@ import (
 // answer: what is taken out is chosen by hash.
 func Improve(requests []Request, in *Inventory, leastGain int32, most int) []Proposal {
 	x := newImprovement(requests, in, leastGain, most)
+	if len(x.promising) == 0 {
+		return nil // the first move of any plan gains enough alone
+	}
 	greedy := x.greedy()
 	best, worth := greedy, x.worth(greedy)
 	if most > 0 {
@@ -71,7 +74,7 @@ type improvement struct {
 type planned struct {
 	request  int
 	proposal *Proposal
-	held     map[string]Resources
+	holds    Holding
 }
 
 func newImprovement(requests []Request, in *Inventory, leastGain int32, most int) *improvement {
@@ -111,20 +114,16 @@ func (x *improvement) greedy() (plan []planned) {
 
 // propose returns the move of a request as things are now; nil if it does not gain enough.
 func (x *improvement) propose(i int) *planned {
-	p, held := Propose(x.requests[i], x.Snapshot())
+	p, holds := Propose(x.requests[i], x.Snapshot())
 	if p == nil || p.Gain < x.leastGain {
 		return nil
 	}
-	return &planned{i, p, held}
+	return &planned{i, p, holds}
 }
 
 // make adds a move to a plan, and makes it.
 func (x *improvement) make(plan []planned, m *planned) []planned {
-	pods := map[string][]Resources{}
-	for cluster := range m.held {
-		pods[cluster] = x.requests[m.request].LargestPods
-	}
-	x.hold(&x.requests[m.request], m.held, pods)
+	x.hold(&x.requests[m.request], m.holds)
 	return append(plan, *m)
 }
 
@@ -195,7 +194,7 @@ func (x *improvement) carried(plan []planned) map[int][]string {
 	now := map[int][]string{}
 	for i := range plan {
 		x.make(nil, &plan[i])
-		now[plan[i].request] = slices.Sorted(maps.Keys(plan[i].held))
+		now[plan[i].request] = slices.Sorted(maps.Keys(plan[i].holds.Held))
 	}
 	return now
 }
@@ -233,7 +232,8 @@ func (x *improvement) score(i int, on []string, s *Snapshot) int32 {
 	if len(on) > 0 {
 		r.Current = on
 	}
-	e := evaluate(r, s)
+	e := newEvaluation(r, s)
 	defer e.release()
+	e.scoreCurrent()
 	return e.meanScore(e.current)
 }

@@ -112,8 +112,9 @@ func greedily(requests []Request, in *Inventory, leastGain int32, most int) (mov
 	slices.SortFunc(all, func(a, b one) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(a.ID, b.ID)) })
 	fork := in.Fork()
 	for _, o := range all {
-		if p, held := Propose(o.Request, fork.Snapshot()); len(moves) < most && p != nil && p.Gain >= leastGain {
-			fork.Reserve(Holding{Instance: o.ID, Consumer: o.Consumer, Held: held})
+		if p, holds := Propose(o.Request, fork.Snapshot()); len(moves) < most && p != nil && p.Gain >= leastGain {
+			holds.Consumer = o.Consumer
+			fork.Reserve(holds)
 			moves = append(moves, *p)
 		}
 	}
@@ -254,5 +255,18 @@ func TestTheLeastGainThatCounts(t *testing.T) {
 	}
 	if got := Improve([]Request{r}, inventory, 1, 0); len(got) != 0 {
 		t.Errorf("no move is allowed, and proposed are %+v", got)
+	}
+}
+
+// There may be a budget of moves and nothing that may move, or nothing that gains by it.
+func TestNothingToImprove(t *testing.T) {
+	inventory := stock([]*Cluster{withCores("eu", 8)})
+	if moves := Improve(nil, inventory, 1, 5); len(moves) > 0 {
+		t.Errorf("nobody is there, and proposed are %+v", moves)
+	}
+	inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"eu": cores(2)}})
+	alone := Request{ID: "si", Resources: cores(2), Current: []string{"eu"}, Free: true}
+	if moves := Improve([]Request{alone}, inventory, 1, 5); len(moves) > 0 {
+		t.Errorf("there is one cluster, and proposed are %+v", moves)
 	}
 }

@@ -33,6 +33,8 @@ type Inventory struct {
 	proofs   Proofs
 	// quotas are the scopes of all quotas; only reservations in these scopes are added up.
 	quotas scopes
+	// vicinities in which neighbours are counted. The slice is replaced, never changed.
+	vicinities []vicinity
 	// snapshot is the picture after the last change, except of the clusters in moved: those that were
 	// added or removed, which are entered on the next read. It is nil if all is to be rebuilt.
 	snapshot *Snapshot
@@ -128,7 +130,8 @@ func (inv *Inventory) Fork() *Inventory {
 	defer inv.mu.Unlock()
 	fork := NewInventory()
 	fork.store = inv.store.Snapshot()
-	fork.columns, fork.policies, fork.proofs, fork.quotas, fork.snapshot, fork.sold = inv.columns, inv.policies, inv.proofs, inv.quotas, inv.snapshot, inv.sold
+	fork.columns, fork.policies, fork.proofs, fork.quotas, fork.vicinities = inv.columns, inv.policies, inv.proofs, inv.quotas, inv.vicinities
+	fork.snapshot, fork.sold = inv.snapshot, inv.sold
 	fork.moved = maps.Clone(inv.moved)
 	fork.clusters, fork.answering, fork.preemptions = inv.clusters, inv.answering, inv.preemptions
 	for cluster, held := range inv.books {
@@ -164,6 +167,7 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 
 	txn := inv.store.Txn(true)
 	check(txn.Insert(tableCluster, c))
+	near := inv.relabel(txn, known, c)
 	txn.Commit()
 
 	if known != nil {
@@ -171,7 +175,7 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	} else {
 		inv.moved[c.Name] = true
 	}
-	change := event{before: before, clusters: []string{c.Name}, latency: known != nil && !c.sameLatency(known)}
+	change := event{before: before, clusters: []string{c.Name}, near: near, latency: known != nil && !c.sameLatency(known)}
 	if known == nil || !c.sameButNumbers(known) {
 		change.was, change.is = known, c
 	}
@@ -215,11 +219,7 @@ func (inv *Inventory) SetProofs(proofs Proofs) {
 // governAnew makes the policies and proofs those of the snapshot, and wakes every waiting instance.
 func (inv *Inventory) governAnew() {
 	inv.announce()
-	if inv.snapshot != nil {
-		changed := *inv.snapshot
-		changed.policies, changed.proofs = inv.policies, inv.proofs
-		inv.snapshot = &changed
-	}
+	inv.refresh()
 	for id := range inv.waiting.all {
 		inv.wake(id)
 	}
@@ -237,11 +237,12 @@ func (inv *Inventory) DeleteCluster(name string) {
 		return
 	}
 	check(txn.Delete(tableCluster, known))
+	near := inv.relabel(txn, known, nil)
 	txn.Commit()
 	inv.moved[name] = true
 	inv.announce()
 	inv.count(known, -1)
-	inv.wakeWaiting(event{was: known})
+	inv.wakeWaiting(event{was: known, near: near})
 	inv.regroup(known, nil)
 	for id, p := range inv.preemptions {
 		if p.On(name) != nil {
@@ -300,19 +301,15 @@ func (inv *Inventory) number(c *Cluster) {
 func (inv *Inventory) now() *Snapshot {
 	switch {
 	case inv.snapshot == nil || len(inv.moved) > len(inv.snapshot.pages):
-		txn := inv.store.Txn(false)
-		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
-		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, proofs: inv.proofs, sold: inv.sold, preemptions: inv.preemptions}
-		for some := range slices.Chunk(clusters, pageRows) {
+		inv.show(nil)
+		for some := range slices.Chunk(inv.snapshot.Clusters(), pageRows) { // in the order of names
 			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.books))
 		}
 	case len(inv.moved) > 0:
-		changed := *inv.snapshot
-		changed.columns, changed.store, changed.pages = inv.columns, inv.store.Txn(false), slices.Clone(changed.pages)
+		inv.show(slices.Clone(inv.snapshot.pages))
 		for name := range inv.moved {
-			inv.enter(&changed, name)
+			inv.enter(inv.snapshot, name)
 		}
-		inv.snapshot = &changed
 	}
 	clear(inv.moved)
 	return inv.snapshot
@@ -350,12 +347,25 @@ func (inv *Inventory) redraw(cluster string, change func(at position) *page) {
 	if inv.snapshot == nil {
 		return
 	}
-	changed := &Snapshot{
-		columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies, proofs: inv.proofs, sold: inv.sold, preemptions: inv.preemptions,
-	}
+	pages := inv.snapshot.pages
 	if at, found := inv.snapshot.find(cluster); found {
-		changed.pages = slices.Clone(changed.pages)
-		changed.pages[slices.Index(changed.pages, at.page)] = change(at)
+		pages = slices.Clone(pages)
+		pages[slices.Index(pages, at.page)] = change(at)
 	}
-	inv.snapshot = changed
+	inv.show(pages)
+}
+
+// show makes pages, and everything else as it is now, the snapshot.
+func (inv *Inventory) show(pages []*page) {
+	inv.snapshot = &Snapshot{
+		pages: pages, columns: inv.columns, store: inv.store.Txn(false), policies: inv.policies, proofs: inv.proofs,
+		sold: inv.sold, preemptions: inv.preemptions, vicinities: inv.vicinities,
+	}
+}
+
+// refresh makes everything but the clusters what it is now, unless the pages are to be rebuilt.
+func (inv *Inventory) refresh() {
+	if inv.snapshot != nil {
+		inv.show(inv.snapshot.pages)
+	}
 }

@@ -75,7 +75,7 @@ func (inv *Inventory) Reserve(h Holding) {
 	before, hosts := inv.snapshot, inv.holding(h.Instance).Hosts
 	change := inv.reserve(h)
 	inv.wakeWaiting(event{
-		before: before, clusters: slices.Collect(maps.Keys(change.clusters)), holders: slices.Collect(maps.Keys(change.owners)),
+		before: before, clusters: slices.Collect(maps.Keys(change.clusters)), holders: slices.Collect(maps.Keys(change.owners)), near: change.near,
 		spared: slices.Collect(maps.Keys(change.holders)),
 		hosts:  slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(h.Hosts, host) }),
 	})
@@ -91,7 +91,7 @@ func (inv *Inventory) Begin(h Holding) {
 	inv.waiting.remove(h.Instance)
 	inv.preempt(h.Instance, h.Preemption)
 	change := inv.reserve(h)
-	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners))})
+	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners)), near: change.near})
 }
 
 // Release releases everything that an instance holds. It is idempotent.
@@ -121,11 +121,7 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 			inv.wake(v.Instance)
 		}
 	}
-	if inv.snapshot != nil {
-		changed := *inv.snapshot
-		changed.preemptions = inv.preemptions
-		inv.snapshot = &changed
-	}
+	inv.refresh()
 	if was != nil { // nothing that the clusters have left changes, so that all whom they take are concerned
 		inv.wakeWaiting(event{clusters: was.Clusters()})
 	}
@@ -145,14 +141,24 @@ func (inv *Inventory) Holds(instance string, held map[string]Resources) bool {
 	return maps.EqualFunc(inv.holding(instance).Held, held, maps.Equal)
 }
 
-// holding returns what an instance has reserved, without its owners.
+// holding returns what an instance has reserved, without the class by which it can be displaced.
 func (inv *Inventory) holding(instance string) Holding {
-	h := Holding{Instance: instance, Held: map[string]Resources{}, Prices: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
+	h := newHolding(instance)
 	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
 		h.Held[r.Cluster], h.Prices[r.Cluster], h.Pods[r.Cluster], h.Ports[r.Cluster] = r.Resources, r.Prices, r.Pods, r.Ports
-		h.Hosts = lists.Union(h.Hosts, r.Hosts)
+		h.Hosts, h.Hub, h.holders = lists.Union(h.Hosts, r.Hosts), r.Hub, r.Holders
 	}
 	return h
+}
+
+// newHolding returns the holding of an instance that has no reservations.
+func newHolding(instance string) Holding {
+	return Holding{Instance: instance, Held: map[string]Resources{}, Prices: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
+}
+
+// on adds a reservation on a cluster.
+func (h *Holding) on(cluster string, amounts Resources, price *Price, pods []Resources) {
+	h.Held[cluster], h.Prices[cluster], h.Pods[cluster] = amounts, price.counted(), pods
 }
 
 // Holding is an instance's reservations, by cluster, and its owners.
@@ -174,6 +180,16 @@ type Holding struct {
 	Hosts []string
 	// Ports are its public ports that speak TCP, by cluster.
 	Ports map[string]Ports
+	// holders are the names of a consumer that is not known otherwise.
+	holders []string
+}
+
+// owners returns the names of the consumer in all scopes.
+func (h *Holding) owners() []string {
+	if h.Consumer == (Consumer{}) {
+		return h.holders
+	}
+	return h.Consumer.holders()
 }
 
 // HoldingOf returns the holding of an instance by its status.
@@ -201,7 +217,7 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 	defer inv.mu.Unlock()
 	txn := inv.store.Txn(true)
 	for _, h := range all {
-		inv.book(record(txn, h, inv.quotas))
+		inv.book(inv.record(txn, h))
 		inv.preempt(h.Instance, h.Preemption)
 	}
 	txn.Commit()
@@ -212,7 +228,7 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 // reserve replaces an instance's reservations, and returns the change.
 func (inv *Inventory) reserve(h Holding) change {
 	txn := inv.store.Txn(true)
-	change := record(txn, h, inv.quotas)
+	change := inv.record(txn, h)
 	txn.Commit()
 	inv.book(change)
 	if len(change.owners) > 0 || len(change.clusters) > 0 {
@@ -264,13 +280,18 @@ func (inv *Inventory) book(c change) {
 }
 
 // change is the change of the reservations on clusters, and of holders with a quota. owners are all
-// holders of which a reservation changed.
+// holders of which a reservation changed, and near the causes of waiting that their neighbours changed.
 type change struct {
 	clusters, holders map[string]Resources
 	pods              []podsOn
 	scarce            []scarceHeld
 	owners            map[string]bool
+	near              []string
 	quotas            scopes
+}
+
+func newChange(quotas scopes) change {
+	return change{clusters: map[string]Resources{}, holders: map[string]Resources{}, owners: map[string]bool{}, quotas: quotas}
 }
 
 // scarceHeld is a reservation with scarce resources, and 1, or −1 if it ends.
@@ -324,9 +345,15 @@ func addTo(sums map[string]Resources, key string, amounts Resources, sign int64)
 }
 
 // record writes an instance's reservations into the store of record.
-func record(txn *memdb.Txn, h Holding, quotas scopes) change {
-	c := change{clusters: map[string]Resources{}, holders: map[string]Resources{}, owners: map[string]bool{}, quotas: quotas}
-	holders := h.Consumer.holders()
+func (inv *Inventory) record(txn *memdb.Txn, h Holding) change {
+	c, counts := newChange(inv.quotas), census{}
+	add := func(r *Reservation, sign int) {
+		c.add(r, sign)
+		if len(inv.vicinities) > 0 {
+			counts.add(inv.vicinities, r, row[Cluster](txn, tableCluster, r.Cluster), int32(sign))
+		}
+	}
+	holders := h.owners()
 	same := map[string]bool{}
 	was, hub := "", h.Hub
 	if len(h.Held) == 0 {
@@ -349,7 +376,7 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 			same[r.Cluster] = true
 			continue
 		}
-		c.add(r, -1)
+		add(r, -1)
 		if !kept {
 			check(txn.Delete(tableReservation, r))
 		}
@@ -362,9 +389,10 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 			Instance: h.Instance, Cluster: cluster, Resources: resources, Prices: h.Prices[cluster], Pods: h.Pods[cluster],
 			Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts, Ports: h.Ports[cluster],
 		}
-		c.add(held, 1)
+		add(held, 1)
 		check(txn.Insert(tableReservation, held))
 	}
+	c.near = counts.write(txn)
 	if was != hub {
 		countThrough(txn, was, -1)
 		countThrough(txn, hub, 1)

@@ -240,7 +240,7 @@ func (x *clearing) helps() bool {
 	for _, m := range x.chosen {
 		held := x.holding(m.ID)
 		delete(held.Held, cluster)
-		x.hold(&m.Request, held.Held, held.Pods)
+		x.hold(&m.Request, held)
 	}
 	return x.step() && x.placedOn(x.request, cluster)
 }
@@ -318,9 +318,9 @@ func (t *trial) leave(r *Request, cluster string, excluded []string) (to []strin
 	if err != nil {
 		return nil, false
 	}
-	held, pods := map[string]Resources{}, map[string][]Resources{}
+	holds := newHolding(r.ID)
 	for _, p := range d.Placements {
-		held[p.Cluster], pods[p.Cluster] = p.Reserved, p.LargestPods
+		holds.on(p.Cluster, p.Reserved, p.Price, p.LargestPods)
 		if !slices.Contains(leaving.Current, p.Cluster) {
 			to = append(to, p.Cluster)
 		}
@@ -328,7 +328,7 @@ func (t *trial) leave(r *Request, cluster string, excluded []string) (to []strin
 	if len(to) == 0 {
 		return nil, false
 	}
-	t.hold(r, held, pods)
+	t.hold(r, holds)
 	return to, true
 }
 

@@ -24,7 +24,7 @@ func (n *judged) judgeFree(t *testing.T, seed uint64, w *world, o order) {
 	}
 	s := w.inventory().Snapshot()
 	r := s.Govern(o.Request, o.Consumer)
-	p, held := placement.Propose(r, s)
+	p, holds := placement.Propose(r, s)
 	a := newOracle(w, &o)
 	var to, now []string
 	for _, one := range d.Placements {
@@ -46,8 +46,8 @@ func (n *judged) judgeFree(t *testing.T, seed uint64, w *world, o order) {
 		t.Errorf("seed %d, %s: %+v is proposed, want from %v to %v, %d more than %d", seed, o.kind, p, from, to, after-before, before)
 	}
 	for _, one := range d.Placements {
-		if !maps.Equal(held[one.Cluster], one.Reserved) || len(held) != len(d.Placements) {
-			t.Errorf("seed %d, %s: it would hold %v, and is placed on %+v", seed, o.kind, held, d.Placements)
+		if !maps.Equal(holds.Held[one.Cluster], one.Reserved) || len(holds.Held) != len(d.Placements) {
+			t.Errorf("seed %d, %s: it would hold %v, and is placed on %+v", seed, o.kind, holds.Held, d.Placements)
 		}
 	}
 }

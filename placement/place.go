@@ -101,7 +101,19 @@ type lost struct {
 	filter
 }
 
+// evaluate judges all clusters.
 func evaluate(r Request, s *Snapshot) *evaluation {
+	e := newEvaluation(r, s)
+	e.filterOthers()
+	e.scoreCurrent()
+	for i := range e.current {
+		e.breakTies(&e.current[i])
+	}
+	return e
+}
+
+// newEvaluation judges the clusters that the request is on. filterOthers judges the others.
+func newEvaluation(r Request, s *Snapshot) *evaluation {
 	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
 	e.scratch = scratches.Get().(*scratch)
 	e.fits = take(&e.scratch.sets, len(e.pages))
@@ -109,21 +121,25 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 		e.fits[i] = p.all
 	}
 	e.judgeCurrent(s)
-	e.filterOthers()
 	e.scorer.currency = sync.OnceValue(func() string {
 		if r.MaxPrice != nil {
 			return r.MaxPrice.Currency
 		}
+		e.filterOthers()
 		return commonCurrency(e.scorer.tariff, e.pages, e.fits, e.current)
 	})
 	e.scorer.cheapest = sync.OnceValue(func() int64 {
+		e.filterOthers()
 		return cheapest(e.scorer.currency(), e.scorer.tariff, e.pages, e.fits, e.current)
 	})
+	return e
+}
+
+// scoreCurrent scores the clusters that the request is on.
+func (e *evaluation) scoreCurrent() {
 	for i := range e.current {
 		e.current[i].score = e.scorer.score(e.current[i].position)
-		e.breakTies(&e.current[i])
 	}
-	return e
 }
 
 // judgeCurrent separates the current clusters from the others and filters them; what the
@@ -161,7 +177,11 @@ func refusal(at position, filters []filter, stays bool) (filter, bool) {
 	return filter{}, false
 }
 
+// filterOthers judges the clusters that the request is not on, once.
 func (e *evaluation) filterOthers() {
+	if e.refused != nil {
+		return
+	}
 	e.refused = make([][]set, len(e.filters))
 	for f := range e.filters {
 		e.refused[f] = take(&e.scratch.sets, len(e.pages))

@@ -24,7 +24,8 @@ func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
 		for _, v := range room.Victims {
 			given.Add(s.Reserved(v.Instance, room.Cluster), -1)
 		}
-		vacated.pages[slices.Index(vacated.pages, at.page)] = at.page.withReserved(at.row, given, s.columns, book{})
+		rest := s.book(room.Cluster, func(r *Reservation) bool { return room.Victim(r.Instance) == nil })
+		vacated.pages[slices.Index(vacated.pages, at.page)] = at.page.withReserved(at.row, given, s.columns, rest)
 	}
 	r.LargestPods = nil // as in the search
 	decision, err := Place(r, &vacated)

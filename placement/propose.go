@@ -19,20 +19,21 @@ type Proposal struct {
 // Propose computes where an instance would be placed today, and what it would hold there. It
 // returns nil if the instance would stay, or if its clusters no longer fit, which is not a
 // question of gain.
-func Propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
+func Propose(r Request, s *Snapshot) (*Proposal, Holding) {
 	e := evaluate(r, s)
+	defer e.release()
 	chosen, short := e.choose()
 	if short != nil || len(e.lost) > 0 {
-		return nil, nil
+		return nil, Holding{}
 	}
 	p := &Proposal{Instance: r.ID}
 	now := map[string]bool{}
-	held := map[string]Resources{}
+	holds := newHolding(r.ID)
 	var after []candidate
 	for _, c := range chosen {
 		name := c.cluster().Name
 		now[name] = true
-		held[name] = r.on(c.replicas)
+		holds.on(name, r.on(c.replicas), e.price(c), r.LargestPods)
 		after = append(after, c)
 		if !slices.Contains(r.Current, name) {
 			p.To = append(p.To, name)
@@ -44,12 +45,12 @@ func Propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
 		}
 	}
 	if len(p.From) == 0 || len(p.To) == 0 {
-		return nil, nil
+		return nil, Holding{}
 	}
 	p.Score = e.meanScore(e.current)
 	p.Gain = e.meanScore(after) - p.Score
 	p.Price, p.NewPrice = e.sum(e.current), e.sum(after)
-	return p, held
+	return p, holds
 }
 
 // meanScore returns the mean score of clusters. A preferred spread is one more score of each: the percentage of the

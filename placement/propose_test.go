@@ -34,7 +34,7 @@ func TestOnlyAnExchangeIsProposed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Request{ID: "si", Resources: cores(2), Clusters: row.clusters, Current: row.current, Free: true, Weights: cheap}
-			p, held := Propose(r, stock(row.fleet).Snapshot())
+			p, holds := Propose(r, stock(row.fleet).Snapshot())
 			if p == nil {
 				if row.to != nil {
 					t.Fatal("nothing is proposed")
@@ -45,8 +45,8 @@ func TestOnlyAnExchangeIsProposed(t *testing.T) {
 				t.Fatalf("from %v to %v, want from %v to %v", p.From, p.To, row.from, row.to)
 			}
 			for _, cluster := range p.To {
-				if held[cluster][corev1.ResourceCPU] != 2000 {
-					t.Errorf("it would hold %v", held)
+				if holds.Held[cluster][corev1.ResourceCPU] != 2000 {
+					t.Errorf("it would hold %v", holds)
 				}
 			}
 			if name == "a cheaper one" && (p.Gain <= 0 || p.Price == nil || p.NewPrice.NanoPerHour >= p.Price.NanoPerHour) {

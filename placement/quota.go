@@ -304,7 +304,7 @@ func (inv *Inventory) countHoldings() {
 	txn := inv.store.Txn(true)
 	_, err := txn.DeleteAll(tableHolding, indexID)
 	check(err)
-	sums := change{clusters: map[string]Resources{}, holders: map[string]Resources{}, owners: map[string]bool{}, quotas: inv.quotas}
+	sums := newChange(inv.quotas)
 	last := ""
 	for _, r := range rows[Reservation](txn, tableReservation, indexID) { // those of one instance follow each other
 		if r.Instance != last {
@@ -317,11 +317,7 @@ func (inv *Inventory) countHoldings() {
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
 	txn.Commit()
-	if inv.snapshot != nil {
-		changed := *inv.snapshot
-		changed.store = inv.store.Txn(false)
-		inv.snapshot = &changed
-	}
+	inv.refresh()
 }
 
 // holding is a holder's reservations on all clusters together, for holders with a quota.

@@ -6,18 +6,19 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// Tables and indexes of the inventory's store of record. One transaction covers both tables, so
+// Tables and indexes of the inventory's store of record. One transaction covers all tables, so
 // that a snapshot shows clusters and reservations of one instant.
 const (
 	tableCluster     = "cluster"
 	tableReservation = "reservation"
 	tableHolding     = "holding"
 	tableHub         = "hub"
+	tableNeighbours  = "neighbours"
 
-	indexID      = "id" // name of a cluster; instance and cluster of a reservation
+	indexID      = "id" // name of a cluster; instance and cluster of a reservation; holder, label and value of neighbours
 	indexReady   = "ready"
 	indexCluster = "cluster"
-	indexOf      = "id_prefix" // instance and "": its reservations, by the prefix of their id
+	indexOf      = "id_prefix" // instance and "": its reservations; holder, label and "": its neighbours
 	indexHolder  = "holder"
 	indexHost    = "host"
 )
@@ -65,6 +66,11 @@ func newStore() *memdb.MemDB {
 		}},
 		tableHub: {Name: tableHub, Indexes: map[string]*memdb.IndexSchema{
 			indexID: {Name: indexID, Unique: true, Indexer: field("Hub")},
+		}},
+		tableNeighbours: {Name: tableNeighbours, Indexes: map[string]*memdb.IndexSchema{
+			indexID: {Name: indexID, Unique: true, Indexer: &memdb.CompoundIndex{
+				Indexes: []memdb.Indexer{field("Holder"), field("Label"), field("Value")},
+			}},
 		}},
 	}}
 	store, err := memdb.NewMemDB(schema)

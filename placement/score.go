@@ -111,7 +111,7 @@ func newScorer(r Request, s *Snapshot) *scorer {
 		sc.preferred += int64(sc.wishes[i].Weight)
 	}
 	if sc.weights.Diversity != 0 {
-		sc.crowd = r.instancesByRegion(s)
+		sc.crowd = r.neighbours(s, r.region())
 	}
 	if sc.external == nil {
 		sc.weights.External = 0 // no answer, so no score

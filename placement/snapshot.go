@@ -29,6 +29,8 @@ type Snapshot struct {
 	sold map[corev1.ResourceName]sold
 	// preemptions by the instance for which room is being made.
 	preemptions map[string]*v1alpha1.Preemption
+	// vicinities in which the store has the numbers of neighbours.
+	vicinities []vicinity
 }
 
 // Policies in force.
@@ -167,7 +169,7 @@ func (p *page) withReserved(row int, more Resources, columns map[corev1.Resource
 		}
 		old := changed.column(i)
 		free := slices.Clone(old.free)
-		free[row] -= amount
+		free[row] = cellOf(p.clusters[row], name, held.reserved).free
 		changed.columns[i] = column{old.size, free, old.price}
 	}
 	if c := p.clusters[row]; c.Holes != nil {

@@ -38,15 +38,24 @@ func (s *Snapshot) Suppose(that Supposition) (*Snapshot, error) {
 	case "back":
 		cluster.Ready, cluster.Cordoned = true, false
 	}
+	held := s.book(that.Cluster, func(*Reservation) bool { return true })
+	changed := *s
+	changed.pages = slices.Clone(s.pages)
+	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, &cluster, s.columns, held)
+	return &changed, nil
+}
+
+// book adds up the reservations on a cluster that count.
+func (s *Snapshot) book(cluster string, counts func(*Reservation) bool) book {
 	held := book{reserved: Resources{}}
-	for _, r := range s.Reservations(that.Cluster) {
+	for _, r := range s.Reservations(cluster) {
+		if !counts(r) {
+			continue
+		}
 		held.reserved.Add(r.Resources, 1)
 		for _, pod := range r.Pods {
 			held.pods = holdPods(held.pods, pod, 1)
 		}
 	}
-	changed := *s
-	changed.pages = slices.Clone(s.pages)
-	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, &cluster, s.columns, held)
-	return &changed, nil
+	return held
 }

@@ -22,12 +22,12 @@ func (t *trial) step() bool {
 	return t.steps >= 0
 }
 
-// hold replaces what a request holds.
-func (t *trial) hold(r *Request, held map[string]Resources, pods map[string][]Resources) {
+// hold replaces what a request holds, by cluster.
+func (t *trial) hold(r *Request, to Holding) {
 	was := t.holding(r.ID)
-	was.Consumer, was.Class = r.Consumer, r.Class
+	was.Class = r.Class
 	now := was
-	now.Held, now.Pods = held, pods
+	now.Consumer, now.Held, now.Prices, now.Pods = r.Consumer, to.Held, to.Prices, to.Pods
 	t.Reserve(now)
 	t.undo = append(t.undo, func() { t.Reserve(was) })
 }

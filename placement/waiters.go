@@ -20,6 +20,8 @@ type waiter struct {
 	asks asks
 	// cohort that it belongs to; nil if it is settled.
 	cohort *cohort
+	// counted is true if the numbers of its neighbours are counted, and none of them is its own reservation.
+	counted bool
 }
 
 // waiters are the requests that wait.
@@ -47,10 +49,10 @@ func newWaiters() waiters {
 	}
 }
 
-// add adds a request, or replaces the one with its ID.
-func (ws *waiters) add(r Request) {
+// add adds a request, or replaces the one with its ID; see waiter.counted.
+func (ws *waiters) add(r Request, counted bool) {
 	ws.remove(r.ID)
-	w := &waiter{Request: r}
+	w := &waiter{Request: r, counted: counted}
 	ws.all[r.ID] = w
 	for _, cause := range w.causes() {
 		if ws.causes[cause] == nil {
@@ -140,8 +142,12 @@ func (w *waiter) podsKey() string {
 // causes names what may help the request although it changes no cluster that takes it.
 func (w *waiter) causes() (causes []string) {
 	for _, a := range w.Affinity {
-		if holder := w.Consumer.holder(a.With); a.Weight == 0 && holder != "" {
-			causes = append(causes, causeNear+holder)
+		switch holder := w.Consumer.holder(a.With); {
+		case a.Weight > 0 || holder == "":
+		case w.counted:
+			causes = append(causes, causeNear(holder, a.By))
+		default:
+			causes = append(causes, causeHolder+holder)
 		}
 	}
 	for _, q := range w.Quotas {
@@ -164,12 +170,16 @@ func (w *waiter) causes() (causes []string) {
 // Causes, with the name that follows: instances of a holder come or go, or are in another group; a holder of a quota
 // holds less; a host is given back; the groups of clusters change; a cluster that is peered does.
 const (
-	causeNear    = "near "
+	causeHolder  = "holder "
 	causeQuota   = "quota "
 	causeHost    = "host "
 	causeGroups  = "groups"
 	causePeering = "peering"
 )
+
+// causeNear is the cause that a holder has instances for the first time on clusters with some value of a label, or none any
+// more.
+func causeNear(holder, label string) string { return "near " + label + " " + holder }
 
 // asks are the filters of new placements for each component of a request, or for the whole of it. They are
 // made when they are needed, and so without those that depend on where other instances are.

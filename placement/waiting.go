@@ -35,8 +35,8 @@ type event struct {
 	was, is *Cluster
 	// latency reports whether latencies of the clusters changed.
 	latency bool
-	// holders of reservations that changed.
-	holders []string
+	// holders of reservations that changed, and near the causes of waiting that this is; see causeNear.
+	holders, near []string
 	// spared are the holders of quotas of which the reservations changed.
 	spared []string
 	// hosts that were given back.
@@ -64,7 +64,10 @@ func (inv *Inventory) wakeWaiting(e event) {
 		}
 	}
 	for _, holder := range e.holders {
-		maps.Copy(woken, inv.waiting.causes[causeNear+holder])
+		maps.Copy(woken, inv.waiting.causes[causeHolder+holder])
+	}
+	for _, cause := range e.near {
+		maps.Copy(woken, inv.waiting.causes[cause])
 	}
 	for _, holder := range e.spared {
 		maps.Copy(woken, inv.waiting.causes[causeQuota+holder])
@@ -221,7 +224,7 @@ func (inv *Inventory) regrouped(e event, s *Snapshot, woken map[string]bool) {
 	if relabels {
 		for _, held := range s.Reservations(cmp.Or(e.is, e.was).Name) {
 			for _, holder := range held.Holders {
-				maps.Copy(woken, inv.waiting.causes[causeNear+holder])
+				maps.Copy(woken, inv.waiting.causes[causeHolder+holder])
 			}
 		}
 	}

@@ -152,7 +152,7 @@ func TestWhoAsksForTheSameIsJudgedOnce(t *testing.T) {
 			if id == "si-3" {
 				row.change(&r)
 			}
-			ws.add(r)
+			ws.add(r, true)
 		}
 		if same := len(ws.cohorts) == 1 && len(ws.settled) == 0; same != row.same {
 			t.Errorf("%s: %d cohorts, and %d alone", name, len(ws.cohorts), len(ws.settled))
