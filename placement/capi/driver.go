@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/charts/store"
@@ -50,7 +49,10 @@ type Members interface {
 	Leave(ctx context.Context, instance *v1alpha1.ServiceInstance) error
 }
 
-var _ delivery.Driver = (*Driver)(nil)
+var (
+	_ delivery.Driver = (*Driver)(nil)
+	_ delivery.Leaver = (*Driver)(nil)
+)
 
 // Deliver creates or updates the Cluster on the management cluster as the placement says, and
 // returns nil once it is complete, and a member cluster if it is to become one. Until then it returns *delivery.PendingError with its
@@ -235,19 +237,12 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 
 // Remove takes the cluster out of the inventory, deletes the Cluster, waits until Cluster API has
 // released all of its infrastructure, and then deletes the namespace. It does not touch a namespace of
-// somebody else. For a management cluster that is no longer in the inventory it returns nil once the
-// cluster has left: Sluice cannot reach it any more.
+// somebody else.
 func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
-	if d.Members != nil {
-		if err := d.Members.Leave(ctx, delivery.Instance); err != nil {
-			return err
-		}
+	if err := d.Leave(ctx, delivery.Instance); err != nil {
+		return err
 	}
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
-	if member.IsUnknown(err) {
-		log.FromContext(ctx).Info("management cluster left the inventory; its clusters are left to its operator", "cluster", delivery.Placement.Cluster)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -263,6 +258,14 @@ func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 		}
 	}
 	return t.Remove(ctx)
+}
+
+// Leave implements delivery.Leaver.
+func (d *Driver) Leave(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
+	if d.Members == nil {
+		return nil
+	}
+	return d.Members.Leave(ctx, instance)
 }
 
 func removeCluster(ctx context.Context, t *tenant.Tenant) error {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +28,11 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 		waits := &delivery.PendingError{Step: "delete bindings", Detail: fmt.Sprintf("%d left", left)}
 		return r.retry(ctx, s, waits)
 	}
-	touched := lists.Without(lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters(), s.Status.LeftClusters()), r.forsaken())
+	forsaken := r.forsaken()
+	if result, err := r.leave(ctx, s, forsaken); err != nil || !result.IsZero() {
+		return result, err
+	}
+	touched := lists.Without(lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters(), s.Status.LeftClusters()), forsaken)
 	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
 		return result, err
 	}
@@ -77,6 +82,25 @@ func (r *instanceReconciler) deleteAll(ctx context.Context, bindings []v1alpha1.
 		}
 	}
 	return nil
+}
+
+// leave takes the cluster that was made for the instance out of the inventory if its driver is not asked to remove it,
+// because the management cluster is forsaken, or has left the inventory.
+func (r *instanceReconciler) leave(ctx context.Context, s *scope, forsaken []string) (ctrl.Result, error) {
+	snapshot := r.inventory.Snapshot()
+	leaver, makes := r.drivers[v1alpha1.DriverCAPI].(delivery.Leaver)
+	if !makes || !slices.ContainsFunc(s.Status.Everywhere(), func(p *v1alpha1.Placement) bool {
+		return p.Shape != nil && (slices.Contains(forsaken, p.Cluster) || snapshot.Cluster(p.Cluster) == nil)
+	}) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.leadership.Confirm(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := leaver.Leave(ctx, s.ServiceInstance); err != nil {
+		return r.retry(ctx, s, err)
+	}
+	return ctrl.Result{}, nil
 }
 
 // removeFrom removes the instance from clusters, all at once. A zero result means that nothing

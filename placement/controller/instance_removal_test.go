@@ -4,11 +4,16 @@ import (
 	"context"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/capi"
+	"github.com/sluice-dev/sluice/placement/placementtest"
+	"github.com/sluice-dev/sluice/placement/registration"
 )
 
 // A binding that the cache does not show yet is still deleted with its instance, where an earlier leader may have issued its
@@ -42,5 +47,51 @@ func TestABindingThatTheCacheDoesNotShowYetGoesWithItsInstance(t *testing.T) {
 	w.must(w.hub.Update(t.Context(), binding))
 	if _, err := w.pass("si-a"); err != nil || !w.gone("si-a") {
 		t.Errorf("the instance is not gone: %v", err)
+	}
+}
+
+// A cluster that was made for an instance leaves the inventory with the instance also if its management cluster is lost,
+// and is being removed by the operator or has left the inventory.
+func TestAMadeClusterLeavesTheInventoryWithItsInstance(t *testing.T) {
+	for name, removed := range map[string]bool{"its management cluster is being removed": true, "its management cluster has left": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.reconciler.drivers[v1alpha1.DriverCAPI] = &capi.Driver{Members: &registration.Members{Client: w.hub, Live: w.hub, Namespace: w.namespace}}
+			if removed {
+				makers := placementtest.Cluster{Name: "makers", Driver: v1alpha1.DriverCAPI, Unreachable: "connection refused"}.MemberCluster()
+				makers.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+				w.inventory.UpsertCluster(placement.ClusterOf(makers, w.clock.Now()))
+			}
+			w.provision("si-a", "plan-2", "")
+			instance, shape := w.instance("si-a"), &v1alpha1.ClusterShape{Member: &v1alpha1.ShapeMember{MemberTemplate: v1alpha1.MemberTemplate{Region: "eu"}}}
+			decision := v1alpha1.Decision{Generation: instance.Generation, Placements: []v1alpha1.Placement{
+				{Cluster: "makers", Reserved: placementtest.Quantities("cpu=8"), Shape: shape},
+			}}
+			instance.Status = v1alpha1.ServiceInstanceStatus{
+				ObservedGeneration: instance.Generation, Decision: &decision, Delivered: &v1alpha1.DeliveredState{State: instance.Spec.Desired, Decision: decision},
+				Operation: &v1alpha1.Operation{Type: v1alpha1.OperationProvision, Generation: instance.Generation, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()},
+			}
+			w.must(w.hub.Status().Update(t.Context(), instance))
+			made := shape.MemberCluster(w.namespace, "si-a")
+			made.Spec.Access.SealedKubeconfig, made.Finalizers = []byte("sealed"), []string{v1alpha1.Finalizer}
+			w.must(w.hub.Create(t.Context(), made))
+
+			w.deprovision("si-a")
+			for range 2 {
+				w.passes("si-a")
+				w.must(w.hub.Get(t.Context(), client.ObjectKeyFromObject(made), made))
+				if made.DeletionTimestamp.IsZero() {
+					t.Fatal("its cluster stays in the inventory")
+				}
+			}
+			made.Finalizers = nil
+			w.must(w.hub.Update(t.Context(), made))
+			if _, err := w.pass("si-a"); err != nil || !w.gone("si-a") {
+				t.Errorf("the instance is not gone: %v", err)
+			}
+			if err := w.hub.Get(t.Context(), client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
+				t.Errorf("its cluster is still in the inventory: %v", err)
+			}
+		})
 	}
 }

@@ -25,6 +25,13 @@ type Driver interface {
 	Remove(ctx context.Context, d Delivery) error
 }
 
+// Leaver is a driver whose deliveries may be member clusters themselves.
+type Leaver interface {
+	// Leave takes the member cluster that was made for an instance out of the inventory, and does not need the cluster
+	// that made it. It is idempotent and resumable. It returns *PendingError until there is none.
+	Leave(ctx context.Context, instance *v1alpha1.ServiceInstance) error
+}
+
 // Delivery is one instance on one of the clusters chosen for it.
 type Delivery struct {
 	Instance  *v1alpha1.ServiceInstance
