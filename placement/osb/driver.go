@@ -134,10 +134,11 @@ func (t *tenant) poll(ctx context.Context, want *wanted, planID, operation strin
 }
 
 // waits returns the error for an operation that is in progress, unless it takes longer than the broker's plan
-// says that a platform polls.
+// says that a platform polls. What undoes an operation may take longer.
 func (t *tenant) waits(want *wanted, operation string, pause time.Duration, detail string) error {
-	if most := time.Duration(want.PollingSeconds) * time.Second; most > 0 && t.instance.Status.Operation != nil && !t.instance.Status.IsFinished() {
-		if began := t.instance.Status.Operation.TriedSince(); t.now().Sub(began) > most {
+	is := t.instance.Status.Operation
+	if most := time.Duration(want.PollingSeconds) * time.Second; most > 0 && is != nil && is.Failing == nil && !t.instance.Status.IsFinished() {
+		if began := is.TriedSince(); t.now().Sub(began) > most {
 			return t.refused(fmt.Sprintf("its operation took longer than the %v that its plan gives", most), "ask the broker's operator")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -199,7 +200,7 @@ func TestPauses(t *testing.T) {
 	of := delivery.Delivery{Instance: w.instance, Placement: w.instance.Status.Decision.Placements[0], State: &w.instance.Spec.Desired}
 	w.front = func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		out.Header().Set("Retry-After", "40")
-		if r.Method == http.MethodPut {
+		if r.Method != http.MethodGet {
 			out.WriteHeader(http.StatusAccepted)
 		}
 		_, _ = out.Write([]byte(`{"operation": "an operation", "state": "in progress", "description": "half way"}`))
@@ -217,6 +218,19 @@ func TestPauses(t *testing.T) {
 	refused := (*delivery.RefusedError)(nil)
 	if err := w.driver.Deliver(t.Context(), of); !errors.As(err, &refused) || !strings.Contains(err.Error(), "longer than the 10m0s") {
 		t.Errorf("after the maximum polling duration: %v", err)
+	}
+
+	// An update that took too long is undone by another one, which is polled for as long as it takes.
+	w.delivered()
+	w.decide("large", `{"cores": 2}`)
+	w.instance.Status.Operation.StartedAt = metav1.NewTime(time.Now().Add(-11 * time.Minute))
+	w.instance.Status.Operation.Failing = &v1alpha1.OperationFailure{Description: "it took too long"}
+	of.Placement, of.State, of.Applied = w.instance.Status.Delivered.Decision.Placements[0], &w.instance.Status.Delivered.State, ""
+	for _, request := range []string{"an update", "a poll"} {
+		if err := w.driver.Deliver(t.Context(), of); !errors.As(err, &pending) || pending.Applied == "" {
+			t.Errorf("after %s that undoes: %v", request, err)
+		}
+		of.Applied = pending.Applied
 	}
 }
 
