@@ -83,6 +83,8 @@ type OperationFailure struct {
 	Summary string `json:"summary,omitempty"`
 	// Repeatable reports whether the same request may succeed later.
 	Repeatable bool `json:"repeatable,omitempty"`
+	// Unusable reports whether the instance does not work any more.
+	Unusable bool `json:"unusable,omitempty"`
 }
 
 // OperationToken is the opaque OSB `operation` string. It names the operation by type and

@@ -76,3 +76,10 @@ func repeatable(err error) bool {
 		return !errors.As(err, &parameter)
 	}
 }
+
+// unusable reports whether a broker says that the instance does not work any more after an update that failed (OSB 2.17,
+// instance_usable).
+func unusable(err error) bool {
+	var refused *delivery.RefusedError
+	return errors.As(err, &refused) && refused.Unusable
+}

@@ -42,7 +42,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 // failOn continues to undo an operation, or a move, that fails.
 func (r *instanceReconciler) failOn(ctx context.Context, s *scope) (ctrl.Result, error) {
 	f := s.Status.Operation.Failing
-	why := &delivery.RefusedError{Reason: f.Description, Consumer: f.Summary, Repeatable: f.Repeatable}
+	why := &delivery.RefusedError{Reason: f.Description, Consumer: f.Summary, Repeatable: f.Repeatable, Unusable: f.Unusable}
 	if s.Status.IsFinished() {
 		return r.giveUp(ctx, s, why)
 	}

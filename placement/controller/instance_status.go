@@ -190,7 +190,8 @@ func (s *scope) recordFailing() (news bool) {
 	}
 	const longest = 10000
 	s.Status.Operation.Failing = &v1alpha1.OperationFailure{
-		Description: v1alpha1.Cut(s.failing, longest), Summary: v1alpha1.Cut(forConsumer(s.cause), longest), Repeatable: repeatable(s.cause),
+		Description: v1alpha1.Cut(s.failing, longest), Summary: v1alpha1.Cut(forConsumer(s.cause), longest),
+		Repeatable: repeatable(s.cause), Unusable: unusable(s.cause),
 	}
 	return true
 }
@@ -198,15 +199,15 @@ func (s *scope) recordFailing() (news bool) {
 // recordSecrets records the sealed secrets of the instance's workload.
 func (s *scope) recordSecrets(sealed []byte) { s.Status.SealedSecrets = sealed }
 
-// recordFailure ends the operation with a failure. After an update the instance is as before, and the
-// update may be repeated if that can help.
+// recordFailure ends the operation with a failure. After an update the instance is as before, unless a broker says that it
+// does not work any more, and the update may be repeated if that can help.
 func (s *scope) recordFailure(why string) {
 	s.Status.Preemption = nil
 	s.describe(why)
 	s.summarise(s.cause)
 	s.finish(v1alpha1.StateFailed)
 	if s.Status.Delivered != nil {
-		s.Status.Operation.InstanceUsable, s.Status.Operation.UpdateRepeatable = ptr.To(true), ptr.To(repeatable(s.cause))
+		s.Status.Operation.InstanceUsable, s.Status.Operation.UpdateRepeatable = ptr.To(!unusable(s.cause)), ptr.To(repeatable(s.cause))
 		s.recordUsable()
 		return
 	}

@@ -106,6 +106,23 @@ func TestAnUpdateThatCannotBeUndoneInTimeFailsAndIsUndoneLater(t *testing.T) {
 	wantAsBefore(w, w.passes("si-a"))
 }
 
+// What a broker says of an instance after an update that failed is kept while the update is undone.
+func TestAnInstanceThatAFailedUpdateHasBrokenIsNotUsable(t *testing.T) {
+	w := delivered(t)
+	w.update("si-a", plan("plan-8"))
+	w.driver.fail("deliver home", &delivery.RefusedError{Reason: "it broke", Repeatable: true, Unusable: true})
+	if _, err := w.pass("si-a"); err == nil {
+		t.Fatal("want an error: undoing is refused, too")
+	}
+	w.start()
+	w.driver.fail("deliver home", nil)
+	instance := w.passes("si-a")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "it broke")
+	if op := instance.Status.Operation; op.InstanceUsable == nil || *op.InstanceUsable || !isTrue(op.UpdateRepeatable) {
+		t.Errorf("the broker says that the instance is broken and the update repeatable, and the operation says %+v", op)
+	}
+}
+
 // wantAsBefore checks that the instance is delivered with four cores as at first.
 func wantAsBefore(w *world, instance *v1alpha1.ServiceInstance) {
 	w.Helper()

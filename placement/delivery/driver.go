@@ -104,6 +104,8 @@ type RefusedError struct {
 	Consumer string
 	// Repeatable means that the same update may succeed after that.
 	Repeatable bool
+	// Unusable means that the instance does not work any more.
+	Unusable bool
 	// OfParameters means that the consumer's parameters may be the cause, not the cluster.
 	OfParameters bool
 }

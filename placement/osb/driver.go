@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -125,7 +126,7 @@ func (t *tenant) poll(ctx context.Context, want *wanted, planID, operation strin
 	case polled.State == osbclient.Failed:
 		refused := t.refused(cmp.Or(polled.Description, "it gives no reason"), "do what the broker asks for, or order elsewhere")
 		refused.Consumer = "the provider could not carry it out" + because(polled.Description)
-		refused.Repeatable = polled.UpdateRepeatable == nil || *polled.UpdateRepeatable
+		refused.Repeatable, refused.Unusable = ptr.Deref(polled.UpdateRepeatable, true), !ptr.Deref(polled.InstanceUsable, true)
 		return refused
 	case polled.State == osbclient.Succeeded:
 		return nil
@@ -173,7 +174,7 @@ func (t *tenant) failed(want *wanted, err error) error {
 		refused.Consumer = "the provider refuses it" + because(answer.Description)
 	}
 	refused.OfParameters = answer.OfParameters() && want.isGiven
-	refused.Repeatable = answer.UpdateRepeatable != nil && *answer.UpdateRepeatable
+	refused.Repeatable, refused.Unusable = ptr.Deref(answer.UpdateRepeatable, answer.Orphan()), !ptr.Deref(answer.InstanceUsable, true)
 	return refused
 }
 
