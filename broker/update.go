@@ -207,5 +207,9 @@ func (s *server) contextRecorded(c *call, i *v1alpha1.ServiceInstance, plan *cat
 	case err != nil:
 		return nil, fmt.Errorf("wait for the context of instance %s to be recorded: %w", i.Name, err)
 	}
+	if operation := instanceOperation(i); operation.State == v1alpha1.StateFailed {
+		return nil, &Error{Status: http.StatusInternalServerError, Code: codeOperationFailed, Description: "The context is not recorded: " + toldOf(operation),
+			InstanceUsable: operation.InstanceUsable, UpdateRepeatable: operation.UpdateRepeatable}
+	}
 	return s.instanceReply(c, i, plan, http.StatusOK), nil
 }

@@ -75,6 +75,16 @@ func TestUpdate(t *testing.T) {
 		}
 	})
 
+	t.Run("a context that is not recorded is an error", func(t *testing.T) {
+		f := f.in(t)
+		f.provisioned("unnamed", planSmall, "context", object{"platform": "cloudfoundry", "instance_name": "a"})
+		f.fake.does("unnamed", fail)
+		refused := f.refused(http.StatusInternalServerError, "OperationFailed", "PATCH", "/v2/service_instances/unnamed", patch("context", object{"platform": "cloudfoundry", "instance_name": "b"}))
+		if says := refused.body["description"].(string); refused.body["instance_usable"] != true || refused.body["update_repeatable"] != true || !strings.Contains(says, "no cluster has so much") {
+			t.Errorf("it says %s", refused)
+		}
+	})
+
 	t.Run("parameters replace those there were, and stay when absent", func(t *testing.T) {
 		f := f.in(t)
 		f.provisioned("params", planLarge, "parameters", object{"clusters": 2, "selector": object{"region": "eu"}})

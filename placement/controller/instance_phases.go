@@ -36,10 +36,10 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		move = true
 	}
 	switch {
+	case !s.Status.IsFinished() && s.sameAsDelivered():
+		return r.recordContext(ctx, s, move)
 	case !move && !foreign && (s.Status.IsFinished() || s.decided()):
 		return r.settled(ctx, s, due)
-	case !move && s.sameAsDelivered():
-		return r.recordContext(ctx, s)
 	}
 	if why := r.keepsData(s, due); why != "" {
 		return r.stranded(ctx, s, due, why)
@@ -164,10 +164,13 @@ func (r *instanceReconciler) decide(ctx context.Context, request placement.Reque
 }
 
 // recordContext finishes an update that changes nothing about the placement or the delivery
-// (OSB 2.17, "Updating a Service Instance": context updates).
-func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
-	s.recordContext()
-	s.succeed()
+// (OSB 2.17, "Updating a Service Instance": context updates). An instance that has to move does that in the next pass.
+func (r *instanceReconciler) recordContext(ctx context.Context, s *scope, moves bool) (ctrl.Result, error) {
+	if s.recordContext(); moves {
+		s.lookAgain(1)
+	} else {
+		s.recordUsable()
+	}
 	if err := r.write(ctx, s, writeDelivered); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -168,11 +168,10 @@ func (s *scope) recordDelivered() {
 	}
 	s.Status.Decision.Moved()
 	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
-	if s.Status.IsFinished() {
-		s.recordUsable()
-		return
+	if !s.Status.IsFinished() {
+		s.succeed()
 	}
-	s.succeed()
+	s.recordUsable()
 }
 
 // succeed ends the operation with success.
@@ -180,7 +179,6 @@ func (s *scope) succeed() {
 	s.describe("")
 	s.Status.Operation.Summary = ""
 	s.finish(v1alpha1.StateSucceeded)
-	s.recordUsable()
 }
 
 // recordFailing records why the operation is about to fail, and reports whether that is new.
@@ -303,8 +301,12 @@ func (s *scope) recordPreemption(p *v1alpha1.Preemption) (news bool) {
 	return news
 }
 
-// recordContext records the requested state as delivered, because it differs in its context only.
-func (s *scope) recordContext() { s.Status.Delivered.State = *s.Spec.Desired.DeepCopy() }
+// recordContext ends the operation with success, because the requested state differs from the delivered one in its
+// context only.
+func (s *scope) recordContext() {
+	s.Status.Delivered.State = *s.Spec.Desired.DeepCopy()
+	s.succeed()
+}
 
 // recordAbandoned ends the operation with a failure, although its effects are not undone yet.
 func (s *scope) recordAbandoned(why string) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -157,6 +158,40 @@ func TestAContextOnlyUpdateIsRecordedInOneWrite(t *testing.T) {
 	}
 	if string(instance.Status.Delivered.State.Context.Raw) != `{"instance_name":"renamed"}` {
 		t.Error("the context is not recorded")
+	}
+}
+
+// A context is recorded at once also if the instance has to move, and fits nowhere else or has to wait for its turn. It
+// moves afterwards.
+func TestAContextIsRecordedBeforeTheInstanceMoves(t *testing.T) {
+	for name, busy := range map[string]bool{"nothing else fits": false, "others move first": true} {
+		t.Run(name, func(t *testing.T) {
+			w := delivered(t)
+			if busy {
+				w.cluster("other", 12)
+				w.reconciler.moves.begin("si-b")
+				w.reconciler.moves.begin("si-c")
+			}
+			w.drain("home")
+			w.passes("si-a")
+			w.update("si-a", func(s *v1alpha1.InstanceState) { s.Context = raw(`{"instance_name":"renamed"}`) })
+			result, err := w.pass("si-a")
+			w.must(err)
+			instance := w.instance("si-a")
+			w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+			if string(instance.Status.Delivered.State.Context.Raw) != `{"instance_name":"renamed"}` {
+				t.Error("the context is not recorded")
+			}
+			if result.RequeueAfter != time.Millisecond || instance.Status.IsStranded() == busy {
+				t.Errorf("it is looked at again in %v, with the conditions %+v", result.RequeueAfter, instance.Status.Conditions)
+			}
+			if busy {
+				w.reconciler.moves.end("si-b")
+			} else {
+				w.cluster("other", 12)
+			}
+			w.wantOn(w.settle("si-a"), "other")
+		})
 	}
 }
 
