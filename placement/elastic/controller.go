@@ -175,21 +175,18 @@ func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberClust
 	return &s.members[i]
 }
 
-// see advances each cluster of one policy by one step, and begins the clusters that are needed.
+// see advances each cluster of one policy by one step, and begins the clusters that are needed. That the policy's plan or
+// parameters are not valid any more keeps no cluster from being given back.
 func (e *Controller) see(ctx context.Context, p *placement.Policy, promises map[string]string) error {
 	has, err := e.fleet(ctx, e.of(p.Name))
 	if err != nil {
 		return err
 	}
-	t, err := newTemplate(p, e.Catalog.Snapshot())
-	if err != nil {
-		return err
-	}
-	expects := e.expectations(t)
+	expects := e.expectations(p)
 	var problems []error
 	coming := map[string]string{} // its progress, by the name of the cluster
 	for i := range has.instances {
-		progress, err := e.advance(ctx, t, expects, &has.instances[i], has.member(&has.instances[i]))
+		progress, err := e.advance(ctx, p, expects, &has.instances[i], has.member(&has.instances[i]))
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -197,22 +194,25 @@ func (e *Controller) see(ctx context.Context, p *placement.Policy, promises map[
 			coming[v1alpha1.InstanceClusterName(has.instances[i].Name)] = progress
 		}
 	}
-	problems = append(problems, e.makeMore(ctx, t, expects, has, coming, promises))
-	return errors.Join(problems...)
+	t, err := newTemplate(p, e.Catalog.Snapshot())
+	if err == nil {
+		err = e.makeMore(ctx, t, expects, has, coming, promises)
+	}
+	return errors.Join(append(problems, err)...)
 }
 
 // advance advances one cluster by one step. progress describes what is missing until it is a
 // member cluster that takes placements; empty if it is one, is being given back, or is not counted on.
-func (e *Controller) advance(ctx context.Context, t *template, expects *expectations, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
+func (e *Controller) advance(ctx context.Context, p *placement.Policy, expects *expectations, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
 	op, name := instance.Status.Operation, v1alpha1.InstanceClusterName(instance.Name)
 	switch {
 	case !instance.DeletionTimestamp.IsZero():
 		e.forget(name)
 		return "", nil
-	case instance.Status.IsFailedProvision() && t.coolsUntil(instance).After(e.Clock.Now()):
+	case instance.Status.IsFailedProvision() && coolsUntil(p, instance).After(e.Clock.Now()):
 		return "", nil // the next one waits as long, and states why
 	case instance.Status.IsFailedProvision():
-		log.FromContext(ctx).Info("A cluster could not be created", "policy", t.Name, "cluster", name, "reason", op.Description)
+		log.FromContext(ctx).Info("A cluster could not be created", "policy", p.Name, "cluster", name, "reason", op.Description)
 		return "", e.giveBack(ctx, instance)
 	case instance.Status.Delivered == nil:
 		e.forget(name)
@@ -225,15 +225,15 @@ func (e *Controller) advance(ctx context.Context, t *template, expects *expectat
 		delete(e.idle, name) // instances wait for it, and are placed on it next
 		return "it is made, and is not ready at the moment", nil
 	}
-	if e.idleFor(name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second && !expects.need(name) {
+	if e.idleFor(name) >= time.Duration(p.Elastic.IdleSeconds)*time.Second && !expects.need(name) {
 		return "", e.giveBack(ctx, instance)
 	}
 	return "", nil
 }
 
 // coolsUntil returns when the next cluster may be begun after this one.
-func (t *template) coolsUntil(instance *v1alpha1.ServiceInstance) time.Time {
-	return instance.CreationTimestamp.Add(time.Duration(t.Elastic.CoolDownSeconds) * time.Second)
+func coolsUntil(p *placement.Policy, instance *v1alpha1.ServiceInstance) time.Time {
+	return instance.CreationTimestamp.Add(time.Duration(p.Elastic.CoolDownSeconds) * time.Second)
 }
 
 // fieldPolicy is the index of the manager's cache for the objects of a policy: a hub may hold

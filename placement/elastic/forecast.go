@@ -38,20 +38,20 @@ type expectations struct {
 
 // expectations returns the orders that come within the time for which the policy looks ahead. An order is expected
 // until its time: then it waits, or has been placed, or does not come.
-func (e *Controller) expectations(t *template) *expectations {
+func (e *Controller) expectations(p *placement.Policy) *expectations {
 	x := &expectations{}
-	if e.Forecast == nil || t.Elastic.AheadSeconds == 0 {
+	if e.Forecast == nil || p.Elastic.AheadSeconds == 0 {
 		return x
 	}
 	x.Forecast = e.Forecast()
 	now, plans, snapshot := e.Clock.Now(), e.Catalog.Snapshot(), e.Inventory.Snapshot()
-	x.until = now.Add(time.Duration(t.Elastic.AheadSeconds) * time.Second)
+	x.until = now.Add(time.Duration(p.Elastic.AheadSeconds) * time.Second)
 	booked := slices.Clone(x.Orders)
 	slices.SortStableFunc(booked, func(a, b replay.Booked) int { return cmp.Compare(a.At, b.At) })
 	for i := range booked {
 		order := &booked[i]
 		at := x.At.Add(time.Duration(order.At))
-		if !at.After(now) || at.After(x.until) || !t.Concerns(order.Consumer) {
+		if !at.After(now) || at.After(x.until) || !p.Concerns(order.Consumer) {
 			continue
 		}
 		if len(x.orders) == mostExpected {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 )
 
 // After a start, the inventory has neither reservations nor policies until it is filled. Until then no cluster is given
@@ -200,5 +201,28 @@ func TestElasticKeepsWhatIsKeptPeered(t *testing.T) {
 			w.look()
 			w.wantOrders("without a policy", 1, row.deleted)
 		})
+	}
+}
+
+// A policy whose plan is not sold any more makes no clusters. Those that it has are given back all the same, if they are
+// idle or could not be made.
+func TestElasticGivesBackWithoutAPlan(t *testing.T) {
+	w, _, _ := joined(t, nil)
+	w.park("b", 6)
+	w.look()
+	for _, order := range w.orders() {
+		if order.Status.Delivered == nil {
+			order.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateFailed, Description: "out of machines", StartedAt: metav1.Now()}
+			w.must(w.hub.Status().Update(t.Context(), &order))
+		}
+	}
+	w.inventory.Release("a")
+	w.inventory.Release("b")
+	w.inventory.SetPolicies(placement.Policies{elasticPolicy(func(e *v1alpha1.Elastic) { e.PlanID = "plan-gone" })})
+	for deleted := 1; deleted <= 2; deleted++ {
+		if err := w.elastic.look(t.Context()); err == nil || !strings.Contains(err.Error(), "plan-gone") || w.deleted() != deleted {
+			t.Fatalf("%d of its clusters are given back, want %d: %v", w.deleted(), deleted, err)
+		}
+		w.clock.Step(61 * time.Second)
 	}
 }
