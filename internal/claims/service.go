@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -273,7 +272,7 @@ func (s *servicePass) failed(ctx context.Context, err error, want *wanted, again
 	failure := failed(status.Failure, want.to.Digest, message, s.now())
 	if verdict == refuse {
 		failure = refused(want.to.Digest, message)
-		if answer := (*osbclient.Error)(nil); errors.As(err, &answer) && answer.Code == osbclient.CodeMaintenanceConflict {
+		if osbclient.IsMaintenanceConflict(err) {
 			s.offers.forget()
 		}
 	}

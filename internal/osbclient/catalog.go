@@ -124,6 +124,23 @@ func (c *Client) Catalog(ctx context.Context) (*Catalog, error) {
 	return catalog, nil
 }
 
+// VersionOf returns the version of a plan, by the ids of its service and its own: "" if the plan has no maintenance_info.
+// offered is false if the catalog has no such plan.
+func (c *Catalog) VersionOf(serviceID, planID string) (version string, offered bool) {
+	for i := range c.Services {
+		for _, p := range c.Services[i].Plans {
+			switch {
+			case c.Services[i].ID != serviceID || p.ID != planID:
+			case p.MaintenanceInfo == nil:
+				return "", true
+			default:
+				return p.MaintenanceInfo.Version, true
+			}
+		}
+	}
+	return "", false
+}
+
 func (c *Catalog) parse(got *answer) error {
 	if len(got.body) > maxCatalog {
 		return fmt.Errorf("longer than %d bytes", maxCatalog)

@@ -18,7 +18,7 @@ const CodeLoop = "LoopDetected"
 // Error codes of OSB 2.17, "Service Broker Errors".
 const (
 	CodeConcurrency         = "ConcurrencyError"
-	CodeMaintenanceConflict = "MaintenanceInfoConflict"
+	codeMaintenanceConflict = "MaintenanceInfoConflict"
 	codeAsyncRequired       = "AsyncRequired"
 	codeRequiresApp         = "RequiresApp"
 )
@@ -85,7 +85,7 @@ func (e *Error) OfParameters() bool {
 	case http.StatusBadRequest:
 		return true
 	case http.StatusUnprocessableEntity:
-		return !slices.Contains([]string{CodeConcurrency, CodeMaintenanceConflict, codeAsyncRequired, codeRequiresApp, CodeLoop}, e.Code)
+		return !slices.Contains([]string{CodeConcurrency, codeMaintenanceConflict, codeAsyncRequired, codeRequiresApp, CodeLoop}, e.Code)
 	}
 	return false
 }
@@ -108,9 +108,15 @@ func (e *Error) Unauthorized() bool {
 
 // IsConcurrency reports whether the broker did nothing because something else is under way with the instance
 // or binding (OSB 2.17, "Blocking Operations").
-func IsConcurrency(err error) bool {
+func IsConcurrency(err error) bool { return hasCode(err, CodeConcurrency) }
+
+// IsMaintenanceConflict reports whether the broker did nothing because its plan has another version than the request (OSB
+// 2.17, "Maintenance Info Object").
+func IsMaintenanceConflict(err error) bool { return hasCode(err, codeMaintenanceConflict) }
+
+func hasCode(err error, code string) bool {
 	answer := (*Error)(nil)
-	return errors.As(err, &answer) && answer.Code == CodeConcurrency
+	return errors.As(err, &answer) && answer.Code == code
 }
 
 func status(code int) string {

@@ -121,6 +121,29 @@ func TestErrorsOfConsumers(t *testing.T) {
 	}
 }
 
+// TestAnotherVersionOfThePlan: the version that a broker's plan has got since its catalog was read is written before the
+// order is sent again, and counts against nobody.
+func TestAnotherVersionOfThePlan(t *testing.T) {
+	w, failed := newUpstreamWorld(t)
+	now := "2.0.0"
+	w.driver.failOn = func(d delivery.Delivery) error {
+		if d.Placement.Upstream.MaintenanceVersion == now {
+			return nil
+		}
+		d.Said.MaintenanceVersion = &now
+		return &delivery.PendingError{Step: "order version 2.0.0"}
+	}
+	w.provision("db", "plan-upstream", "")
+	if db := w.passes("db"); db.Status.IsFinished() || db.Status.Decision.Placements[0].Upstream.MaintenanceVersion != now {
+		t.Fatalf("after the first order it is %+v", db.Status)
+	}
+	db := w.passes("db")
+	w.wantOperation(db, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	if !db.Status.IsOn("a") || db.Status.Delivered.Decision.Placements[0].Upstream.MaintenanceVersion != now || len(*failed) > 0 {
+		t.Errorf("it is %+v, and %v failed", db.Status, *failed)
+	}
+}
+
 // TestABrokerThatDoesNotTakeAnOrder: an order waits half a minute for a broker that gives no answer, and goes
 // on. What may have been ordered is deleted when the broker answers again.
 func TestABrokerThatDoesNotTakeAnOrder(t *testing.T) {

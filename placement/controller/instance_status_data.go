@@ -165,8 +165,14 @@ func (s *scope) takeBackRefusal() {
 func (s *scope) recordSaid() {
 	for i := range s.Status.Decision.Placements {
 		p := &s.Status.Decision.Placements[i]
+		if p.Upstream == nil {
+			continue
+		}
+		if version := s.said[p.Cluster].MaintenanceVersion; version != nil {
+			p.Upstream.MaintenanceVersion, s.heard = *version, true
+		}
 		d := s.said[p.Cluster].Dashboard
-		if d == nil || p.Upstream == nil {
+		if d == nil {
 			continue
 		}
 		if before := p.Upstream.Dashboard; d.Ignored != "" && before != nil {

@@ -64,6 +64,8 @@ type Delivery struct {
 type Said struct {
 	// Dashboard of the instance; nil if the cluster says nothing new of it.
 	Dashboard *v1alpha1.UpstreamDashboard
+	// MaintenanceVersion of the instance's plan at a broker, if it is another one than that of the placement; nil otherwise.
+	MaintenanceVersion *string
 	// Kept means that there are volumes which only Delivery.KeepsVolumes has kept.
 	Kept bool
 }

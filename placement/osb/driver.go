@@ -49,6 +49,8 @@ type tenant struct {
 	id string
 	// dashboard as the broker gave it in this call; nil if it gave none.
 	dashboard *v1alpha1.UpstreamDashboard
+	// version of the plan in the broker's catalog, if this call has found that it is another one than in the decision.
+	version *string
 }
 
 func (d *Driver) open(ctx context.Context, of delivery.Delivery) (*tenant, error) {
@@ -74,7 +76,7 @@ func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
 	}
 	err = t.redacted(t.deliver(ctx, want, of.Applied))
 	if of.Said != nil {
-		of.Said.Dashboard = t.passable()
+		of.Said.Dashboard, of.Said.MaintenanceVersion = t.passable(), t.version
 	}
 	return err
 }
@@ -103,6 +105,8 @@ func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) erro
 	switch {
 	case err != nil && has != nil && has.digest == want.digest && isRefused(err):
 		return nil // an update is undone, and the broker says that it was not carried out
+	case has == nil && osbclient.IsMaintenanceConflict(err):
+		return t.outdated(ctx, want, err)
 	case err != nil:
 		return t.failed(want, err)
 	}
@@ -110,6 +114,21 @@ func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) erro
 		return nil
 	}
 	return t.waits(want, accepted.Operation, accepted.RetryAfter, "")
+}
+
+// outdated returns the error for an order that the broker refuses because of the version of its plan: *delivery.PendingError
+// if the plan has another version by now. It is ordered by that version once the decision has it.
+func (t *tenant) outdated(ctx context.Context, want *wanted, refusal error) error {
+	catalog, err := t.client.Catalog(ctx)
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", t.broker, err)
+	}
+	version, offered := catalog.VersionOf(want.ServiceID, want.PlanID)
+	if !offered || version == want.MaintenanceVersion {
+		return t.failed(want, refusal)
+	}
+	t.version = &version
+	return &delivery.PendingError{Step: fmt.Sprintf("order version %q of the plan from broker %s", version, t.broker), Detail: refusal.Error()}
 }
 
 // poll asks for the state of an operation that the broker has accepted.
