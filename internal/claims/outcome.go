@@ -77,9 +77,13 @@ func failed(before *claimsv1.Failure, digest, message string, now time.Time) *cl
 	if before != nil && before.Digest == digest {
 		f.Attempts = before.Attempts + 1
 	}
-	pause := firstRetry << min(f.Attempts-1, 10)
-	f.RetryAt = &metav1.Time{Time: now.Add(min(pause, lastRetry)).Truncate(time.Second)}
+	f.RetryAt = &metav1.Time{Time: now.Add(pauseAfter(f.Attempts)).Truncate(time.Second)}
 	return f
+}
+
+// pauseAfter returns the time until the next attempt after a number of failed ones, at least one.
+func pauseAfter(attempts int32) time.Duration {
+	return min(firstRetry<<min(attempts-1, 10), lastRetry)
 }
 
 // redaction lists texts of Secrets that no message repeats.

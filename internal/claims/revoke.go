@@ -37,7 +37,12 @@ func (b *bindingPass) revoke(ctx context.Context, all bool) (*problem, error) {
 				continue
 			}
 			waits = wrong
-			one.RevokeAt = &metav1.Time{Time: b.now().Add(max(wrong.after, usualPause))}
+			pause := usualPause
+			if wrong.err != nil {
+				one.Attempts++
+				pause = pauseAfter(one.Attempts)
+			}
+			one.RevokeAt = &metav1.Time{Time: b.now().Add(max(wrong.after, pause))}
 		}
 		kept = append(kept, one)
 	}

@@ -111,6 +111,8 @@ type BrokerBinding struct {
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// RevokeAt is when the binding is unbound, if it is to be.
 	RevokeAt *metav1.Time `json:"revokeAt,omitempty"`
+	// Attempts at unbinding it that have failed.
+	Attempts int32 `json:"attempts,omitempty"`
 }
 
 // SecretName returns the name of the Secret for the credentials.
