@@ -322,7 +322,11 @@ func (a *account) deleteUntilGone(ctx context.Context, o client.Object) error {
 	return &pendingError{detail: fmt.Sprintf("%T %s is kept by the finalizers %q", o, key.Name, o.GetFinalizers())}
 }
 
-// pendingError reports what a deletion waits for, in words for end users.
-type pendingError struct{ detail string }
+// pendingError reports what a deletion waits for, in words for end users. pause is the time until the next check that
+// another broker asks for.
+type pendingError struct {
+	detail string
+	pause  time.Duration
+}
 
 func (e *pendingError) Error() string { return e.detail }

@@ -35,7 +35,7 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if err := c.revokeAll(ctx, b, &instance, lists.Without(lists.Union(b.Status.Clusters, clustersOf(&instance)), left)); err != nil {
 		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
 		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
-			return reconcile.Result{RequeueAfter: goneCheck}, nil
+			return reconcile.Result{RequeueAfter: max(pending.pause, goneCheck)}, nil
 		}
 		if isHookPending(err) && waited == nil {
 			return reconcile.Result{RequeueAfter: hookCheck}, nil

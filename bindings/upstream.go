@@ -191,7 +191,7 @@ func (c *Controller) failUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 	}
 	err := c.on(u.Broker, b, func() error { return c.unbindUpstream(ctx, b, instance) })
 	if pending := (*pendingError)(nil); errors.As(err, &pending) {
-		return reconcile.Result{RequeueAfter: upstreamCheck}, nil
+		return reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -201,7 +201,7 @@ func (c *Controller) failUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 }
 
 // unbindUpstream deletes a binding at another broker. It returns nil when the broker says that there is
-// none, and *pendingError until then.
+// none, and *pendingError until then. What the broker has accepted is written into the status.
 func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
 	if c.Brokers == nil {
 		return errors.New("this Sluice orders nothing from brokers")
@@ -216,14 +216,27 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 		planID = is.PlanID
 	}
 	_, identity := broker.Identify(instance, b.Spec.Context, b.Spec.OriginatingIdentity)
-	accepted, err := broker.Unbind(ctx, u.InstanceID, u.BindingID, u.ServiceID, planID, identity, true)
-	switch {
-	case osbclient.IsConcurrency(err), err == nil && !accepted.Done:
-		return &pendingError{detail: "the provider is unbinding the instance"}
-	case err != nil:
-		return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, instance))
+	before := u.Unbind
+	ended, err := osbclient.End(&u.Unbind, func() (osbclient.Accepted, error) {
+		return broker.Unbind(ctx, u.InstanceID, u.BindingID, u.ServiceID, planID, identity, true)
+	}, func(operation string) (osbclient.Operation, error) {
+		return broker.BindingLastOperation(ctx, u.InstanceID, u.BindingID, u.ServiceID, planID, operation)
+	})
+	if err == nil && ended.State == osbclient.Succeeded {
+		return nil
 	}
-	return nil
+	if u.Unbind != before {
+		if err := c.writeStatus(ctx, b); err != nil {
+			return err
+		}
+	}
+	switch {
+	case err == nil && ended.State == osbclient.InProgress:
+		return &pendingError{"the provider is unbinding the instance", ended.RetryAfter}
+	case err == nil:
+		err = errors.New("unbind failed: " + ended.Description)
+	}
+	return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, instance))
 }
 
 // boundUpstream returns what another broker gave, if one did.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,60 @@ func TestBindsThatTakeLong(t *testing.T) {
 			}
 			if row.async && u.result.RequeueAfter < time.Second {
 				t.Errorf("it is asked again in %v", u.result.RequeueAfter)
+			}
+		})
+	}
+}
+
+// TestUnbindsThatTakeLong: a broker that unbinds later is asked once, and then polled when it wants that, also after a bind
+// that failed, and by another process. It is asked again if it could not unbind.
+func TestUnbindsThatTakeLong(t *testing.T) {
+	for name, fails := range map[string]bool{"an unbind": false, "a bind that failed": true} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, false)
+			b := u.order("b", "")
+			if !fails {
+				u.pass(b, ended)
+				if err := u.hub.Delete(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var asked []string
+			u.front = func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+				if r.Method == http.MethodPut {
+					u.serve(httptest.NewRecorder(), r, broker)
+					w.WriteHeader(http.StatusInternalServerError)
+					return true
+				}
+				if asked = append(asked, r.Method+" "+r.URL.Query().Get("operation")); len(asked) > 3 {
+					return false
+				}
+				w.Header().Set("Retry-After", fmt.Sprint(29+len(asked)))
+				if len(asked) == 1 {
+					w.WriteHeader(http.StatusAccepted)
+				}
+				state := map[bool]string{true: "failed", false: "in progress"}[len(asked) == 3]
+				_, _ = fmt.Fprintf(w, `{"operation": "first", "state": %q, "description": "locked"}`, state)
+				return true
+			}
+			step := func(requests int) {
+				t.Helper()
+				u.pass(b, func(*v1alpha1.ServiceBinding) bool { return len(asked) >= requests })
+			}
+			for request := 1; request <= 2; request++ {
+				step(request)
+				if want := time.Duration(29+request) * time.Second; u.err != nil || u.result.RequeueAfter != want || b.Status.Upstream.Unbind == nil {
+					t.Errorf("after request %d it is asked again in %v, want %v, by %+v: %v", request, u.result.RequeueAfter, want, b.Status.Upstream, u.err)
+				}
+				u.restart()
+			}
+			step(3)
+			if u.err == nil || !strings.Contains(u.err.Error(), "unbind failed: locked") || b.Status.Upstream.Unbind != nil {
+				t.Errorf("after it has failed: %v, %+v", u.err, b.Status.Upstream)
+			}
+			u.pass(b, func(b *v1alpha1.ServiceBinding) bool { return b.Name == "" || ended(b) })
+			if want := []string{"DELETE ", "GET first", "GET first", "DELETE "}; !slices.Equal(asked, want) || u.left() > 0 {
+				t.Errorf("the broker is asked %q, want %q; left are %v", asked, want, u.there)
 			}
 		})
 	}

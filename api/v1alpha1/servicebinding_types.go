@@ -135,6 +135,8 @@ type BindingUpstream struct {
 	PlanID     string `json:"planID"`
 	// Operation of the bind, once the broker has accepted it and not carried it out yet.
 	Operation *string `json:"operation,omitempty"`
+	// Unbind is the operation of the unbind, once the broker has accepted it.
+	Unbind *string `json:"unbind,omitempty"`
 	// Failure is the reason for which the bind fails, while what may be left of it at the broker is deleted.
 	Failure string `json:"failure,omitempty"`
 }

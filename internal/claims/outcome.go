@@ -41,7 +41,7 @@ const (
 func judge(err error) kind {
 	answer := (*osbclient.Error)(nil)
 	switch {
-	case !errors.As(err, &answer), answer.Repeatable(), answer.Unauthorized():
+	case osbclient.IsTransient(err), !errors.As(err, &answer):
 		return repeat
 	case answer.Orphan():
 		return undo

@@ -1,7 +1,9 @@
 package claims
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,37 +54,26 @@ func (b *bindingPass) revoke(ctx context.Context, all bool) (*problem, error) {
 
 // unbind deletes a binding at the broker, and returns nil once the broker says that there is none.
 func (b *bindingPass) unbind(ctx context.Context, one *claimsv1.BrokerBinding) *problem {
-	deleting := func(pause time.Duration) *problem {
-		return &problem{reason: claimsv1.ReasonDeleting, message: "the broker is unbinding", after: max(pause, time.Second)}
-	}
-	plan := one.PlanID
+	plan, broker := one.PlanID, b.Broker()
 	if s := b.service; s != nil && string(s.UID) == one.InstanceID && s.Status.Instance != nil {
 		plan = s.Status.Instance.PlanID // it may have changed since
 	}
-	if one.Token == nil {
-		accepted, err := b.Broker().Unbind(ctx, one.InstanceID, one.ID, one.ServiceID, plan, b.Cluster.Identity, true)
-		switch {
-		case err != nil:
-			return unavailable(err, nil)
-		case accepted.Done:
-			log.FromContext(ctx).Info("unbound", "binding", one.ID)
-			return nil
-		}
-		one.Token = &accepted.Operation
-		return deleting(accepted.RetryAfter)
-	}
-	polled, err := b.Broker().BindingLastOperation(ctx, one.InstanceID, one.ID, one.ServiceID, plan, *one.Token)
+	ended, err := osbclient.End(&one.Token, func() (osbclient.Accepted, error) {
+		return broker.Unbind(ctx, one.InstanceID, one.ID, one.ServiceID, plan, b.Cluster.Identity, true)
+	}, func(token string) (osbclient.Operation, error) {
+		return broker.BindingLastOperation(ctx, one.InstanceID, one.ID, one.ServiceID, plan, token)
+	})
 	switch {
-	case err != nil && judge(err) == repeat:
+	case err != nil:
 		return unavailable(err, nil)
-	case err == nil && polled.State == osbclient.Succeeded:
+	case ended.State == osbclient.Succeeded:
 		log.FromContext(ctx).Info("unbound", "binding", one.ID)
 		return nil
-	case err == nil && polled.State == osbclient.InProgress:
-		return deleting(polled.RetryAfter)
+	case ended.State == osbclient.Failed:
+		err := errors.New("unbind failed: " + cmp.Or(ended.Description, "the broker gives no reason"))
+		return &problem{reason: claimsv1.ReasonFailed, message: err.Error(), err: err}
 	}
-	one.Token = nil // asked for again, the broker says whether there is something to delete
-	return deleting(0)
+	return &problem{reason: claimsv1.ReasonDeleting, message: "the broker is unbinding", after: max(ended.RetryAfter, time.Second)}
 }
 
 // remove deletes the Secret and unbinds everything, and then lets the claim go. It returns neither a problem nor an error

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -54,40 +53,27 @@ func (s *servicePass) remove(ctx context.Context) (*problem, error) {
 // deprovision asks for the deletion of the instance, or how far that is. It returns nil once the broker says that there is
 // none.
 func (s *servicePass) deprovision(ctx context.Context) *problem {
-	operation, id, broker, hide := s.claim.Status.Operation, string(s.claim.UID), s.Broker(), s.hidden(ctx)
-	of := operation.To
-	deleting := func(pause time.Duration, said string) *problem {
-		message := "the broker deletes the instance"
-		if said = hide.text(said); said != "" {
-			s.claim.Status.LastOperation = said
-			message += ": " + said
-		}
-		return &problem{reason: claimsv1.ReasonDeleting, message: message, after: cmp.Or(pause, usualPause)}
-	}
-	if operation.Token == nil {
-		accepted, err := broker.Deprovision(ctx, id, of.ServiceID, of.PlanID, s.Cluster.Identity)
-		switch {
-		case err != nil:
-			return unavailable(err, hide)
-		case accepted.Done:
-			return nil
-		}
-		operation.Token = &accepted.Operation
-		return deleting(accepted.RetryAfter, "")
-	}
-	polled, err := broker.LastOperation(ctx, id, of.ServiceID, of.PlanID, *operation.Token)
+	status, id, broker, hide := &s.claim.Status, string(s.claim.UID), s.Broker(), s.hidden(ctx)
+	of := status.Operation.To
+	ended, err := osbclient.End(&status.Operation.Token, func() (osbclient.Accepted, error) {
+		return broker.Deprovision(ctx, id, of.ServiceID, of.PlanID, s.Cluster.Identity)
+	}, func(token string) (osbclient.Operation, error) {
+		return broker.LastOperation(ctx, id, of.ServiceID, of.PlanID, token)
+	})
+	said := hide.text(ended.Description)
 	switch {
-	case err != nil && judge(err) == repeat:
-		return unavailable(err, hide)
 	case err != nil:
-		operation.Token = nil // asked for again, the broker says whether there is something to delete
-		return deleting(0, err.Error())
-	case polled.State == osbclient.Succeeded:
+		return unavailable(err, hide)
+	case ended.State == osbclient.Succeeded:
 		return nil
-	case polled.State == osbclient.Failed:
-		operation.Token = nil
-		s.claim.Status.LastOperation = hide.text(polled.Description)
-		return &problem{reason: claimsv1.ReasonFailed, message: "deprovision failed: " + cmp.Or(s.claim.Status.LastOperation, "the broker gives no reason"), after: firstRetry}
+	case ended.State == osbclient.Failed:
+		status.LastOperation = said
+		return &problem{reason: claimsv1.ReasonFailed, message: "deprovision failed: " + cmp.Or(said, "the broker gives no reason"), after: firstRetry}
 	}
-	return deleting(polled.RetryAfter, polled.Description)
+	message := "the broker deletes the instance"
+	if said != "" {
+		status.LastOperation = said
+		message += ": " + said
+	}
+	return &problem{reason: claimsv1.ReasonDeleting, message: message, after: cmp.Or(ended.RetryAfter, usualPause)}
 }

@@ -106,17 +106,28 @@ func (e *Error) Unauthorized() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 }
 
-// IsConcurrency reports whether the broker did nothing because something else is under way with the instance
-// or binding (OSB 2.17, "Blocking Operations").
-func IsConcurrency(err error) bool { return hasCode(err, CodeConcurrency) }
+// IsTransient reports whether the same request may succeed later without a change of it: there was no answer, or one that
+// speaks of a moment, or of Sluice's credentials.
+func IsTransient(err error) bool {
+	answer := (*Error)(nil)
+	return !errors.As(err, &answer) || answer.Repeatable() || answer.Unauthorized()
+}
+
+// AsksToWait reports whether the broker wants the same request later: because something else is under way with the instance
+// or binding (OSB 2.17, "Blocking Operations"), or by Retry-After. Without that, pause is zero.
+func AsksToWait(err error) (pause time.Duration, asks bool) {
+	answer := (*Error)(nil)
+	if !errors.As(err, &answer) || !answer.Repeatable() || answer.RetryAfter == 0 && answer.Code != CodeConcurrency {
+		return 0, false
+	}
+	return answer.RetryAfter, true
+}
 
 // IsMaintenanceConflict reports whether the broker did nothing because its plan has another version than the request (OSB
 // 2.17, "Maintenance Info Object").
-func IsMaintenanceConflict(err error) bool { return hasCode(err, codeMaintenanceConflict) }
-
-func hasCode(err error, code string) bool {
+func IsMaintenanceConflict(err error) bool {
 	answer := (*Error)(nil)
-	return errors.As(err, &answer) && answer.Code == code
+	return errors.As(err, &answer) && answer.Code == codeMaintenanceConflict
 }
 
 func status(code int) string {

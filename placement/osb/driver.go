@@ -182,10 +182,11 @@ func (t *tenant) failed(want *wanted, err error) error {
 	if !errors.As(err, &answer) {
 		return err
 	}
+	pause, waits := osbclient.AsksToWait(err)
 	switch {
-	case answer.Repeatable() && (answer.RetryAfter > 0 || answer.Code == osbclient.CodeConcurrency):
-		return &delivery.PendingError{Step: "wait for broker " + t.broker, Detail: err.Error(), Every: max(answer.RetryAfter, usualPause), NotBefore: answer.RetryAfter}
-	case answer.Repeatable(), answer.Unauthorized():
+	case waits:
+		return &delivery.PendingError{Step: "wait for broker " + t.broker, Detail: err.Error(), Every: max(pause, usualPause), NotBefore: pause}
+	case osbclient.IsTransient(err):
 		return fmt.Errorf("broker %s: %w", t.broker, err)
 	}
 	refused := t.refused(answer.Error(), "do what the broker asks for, or order elsewhere")
@@ -218,8 +219,7 @@ func because(description string) string {
 // isRefused reports whether the broker has answered, by 4xx, that nothing was done and a repetition is in vain.
 func isRefused(err error) bool {
 	answer := (*osbclient.Error)(nil)
-	return errors.As(err, &answer) && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError &&
-		!answer.Repeatable() && !answer.Unauthorized()
+	return errors.As(err, &answer) && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError && !osbclient.IsTransient(err)
 }
 
 func retryAfter(err error) time.Duration {
@@ -273,42 +273,34 @@ func (d *Driver) Remove(ctx context.Context, of delivery.Delivery) error {
 	if is == nil {
 		return nil // decided before Sluice knew brokers: nothing was ordered
 	}
+	var token *string
 	if sent, operation := readNote(of.Applied); sent == removes {
-		return t.redacted(t.pollRemoval(ctx, is, operation))
+		token = &operation
 	}
-	return t.redacted(t.deprovision(ctx, is))
+	return t.redacted(t.end(ctx, is, token))
 }
 
-func (t *tenant) deprovision(ctx context.Context, is *v1alpha1.PlacementUpstream) error {
+// end deletes the instance, or asks how far its deletion is. One that failed is asked for again, with back-off.
+func (t *tenant) end(ctx context.Context, is *v1alpha1.PlacementUpstream, token *string) error {
 	_, user := t.identify(t.instance.Spec.Desired.Context)
-	accepted, err := t.client.Deprovision(ctx, t.id, is.ServiceID, is.PlanID, user)
-	switch {
-	case osbclient.IsConcurrency(err):
-		return &delivery.PendingError{Step: "deprovision at broker " + t.broker, Detail: err.Error(), Every: usualPause}
-	case err != nil:
-		return fmt.Errorf("broker %s: %w", t.broker, err)
-	case accepted.Done:
-		return nil
-	}
-	return &delivery.PendingError{
-		Step: "deprovision at broker " + t.broker, Every: max(accepted.RetryAfter, usualPause), NotBefore: accepted.RetryAfter,
-		Applied: note(removes, accepted.Operation),
-	}
-}
-
-// pollRemoval asks for the state of a deprovision. One that failed is asked for again, with back-off.
-func (t *tenant) pollRemoval(ctx context.Context, is *v1alpha1.PlacementUpstream, operation string) error {
-	polled, err := t.client.LastOperation(ctx, t.id, is.ServiceID, is.PlanID, operation)
+	ended, err := osbclient.End(&token, func() (osbclient.Accepted, error) {
+		return t.client.Deprovision(ctx, t.id, is.ServiceID, is.PlanID, user)
+	}, func(operation string) (osbclient.Operation, error) {
+		return t.client.LastOperation(ctx, t.id, is.ServiceID, is.PlanID, operation)
+	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("broker %s: %w", t.broker, err)
-	case polled.State == osbclient.Succeeded:
+	case ended.State == osbclient.Succeeded:
 		return nil
-	case polled.State == osbclient.Failed:
-		return fmt.Errorf("broker %s: deprovision failed%s", t.broker, because(polled.Description))
+	case ended.State == osbclient.Failed:
+		return fmt.Errorf("broker %s: deprovision failed%s", t.broker, because(ended.Description))
 	}
-	return &delivery.PendingError{
-		Step: "deprovision at broker " + t.broker, Detail: polled.Description, Every: max(polled.RetryAfter, usualPause), NotBefore: polled.RetryAfter,
-		Applied: note(removes, operation),
+	pending := &delivery.PendingError{
+		Step: "deprovision at broker " + t.broker, Detail: ended.Description, Every: max(ended.RetryAfter, usualPause), NotBefore: ended.RetryAfter,
 	}
+	if token != nil {
+		pending.Applied = note(removes, *token)
+	}
+	return pending
 }
