@@ -41,7 +41,7 @@ const (
 func judge(err error) kind {
 	answer := (*osbclient.Error)(nil)
 	switch {
-	case osbclient.IsTransient(err), !errors.As(err, &answer):
+	case !errors.As(err, &answer), osbclient.IsTransient(err):
 		return repeat
 	case answer.Orphan():
 		return undo

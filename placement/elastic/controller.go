@@ -175,8 +175,8 @@ func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberClust
 	return &s.members[i]
 }
 
-// see advances each cluster of one policy by one step, and begins the clusters that are needed. That the policy's plan or
-// parameters are not valid any more keeps no cluster from being given back.
+// see advances each cluster of one policy by one step, and begins the clusters that are needed. Clusters
+// are given back also while the policy's plan or parameters are not valid.
 func (e *Controller) see(ctx context.Context, p *placement.Policy, promises map[string]string) error {
 	has, err := e.fleet(ctx, e.of(p.Name))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// TestAVersionThatHasChanged: an order for a version that the broker's plan has no more is sent again with the version of
-// now, once the decision has it.
+// TestAVersionThatHasChanged: an order for a version that the broker's plan no longer has is sent again with the present
+// version, once the decision has it.
 func TestAVersionThatHasChanged(t *testing.T) {
 	w := newWorld(t)
 	w.decide("small", `{"cores": 1}`)
@@ -23,7 +23,7 @@ func TestAVersionThatHasChanged(t *testing.T) {
 	}
 	upstream.MaintenanceVersion = *said.MaintenanceVersion
 	if err := w.deliver(); err != nil || w.at() == "" {
-		t.Errorf("for the version of now: %v", err)
+		t.Errorf("for the present version: %v", err)
 	}
 }
 
