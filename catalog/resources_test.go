@@ -51,6 +51,7 @@ func TestExposed(t *testing.T) {
 		`{"expose": [{"name": "web", "port": 80, "host": "a..b"}]}`:                                          "host",
 		`{"expose": [{"name": "web", "port": 1883, "appProtocol": "tcp"}]}`:                                  "",
 		`{"expose": [{"name": "a", "port": 1}, {"name": "b", "port": 1}, {"name": "c", "port": 1}]}`:         "expose",
+		`{"expose": [{"name": "sluice-deny", "port": 80}]}`:                                                  "expose[sluice-deny]: names that start with sluice are Sluice's own",
 		`{"expose": [{"name": "web", "port": 80}, {"name": "web", "port": 81}]}`:                             "expose[web]: there is another one of this name",
 		`{"expose": [{"name": "a", "port": 80, "host": "shop"}, {"name": "b", "port": 81, "host": "shop"}]}`: `expose[b].host: "shop" is the host of a already`,
 		`{"expose": [{"name": "web", "port": 80, "host": "web-0123456789abcdef"}]}`:                          "expose[web].host: \"web-0123456789abcdef\" ends like a generated host",

@@ -49,6 +49,11 @@ func describeObject(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("component %s: %s %s", componentOf(o), o.GetKind(), o.GetName())
 }
 
+// ownNames is the reason why nobody else gives a name to an object.
+const ownNames = "names that start with sluice are Sluice's own"
+
+func isOwnName(name string) bool { return strings.HasPrefix(name, "sluice") }
+
 // check refuses objects that Sluice does not run in an instance's namespace.
 func check(objects []*unstructured.Unstructured) error {
 	seen := map[string]bool{}
@@ -60,8 +65,8 @@ func check(objects []*unstructured.Unstructured) error {
 		if errs := validation.NameIsDNSSubdomain(o.GetName(), false); len(errs) > 0 {
 			return refused("%s: metadata.name: %s", what, strings.Join(errs, "; "))
 		}
-		if strings.HasPrefix(o.GetName(), "sluice") {
-			return refused("%s: metadata.name: names that start with sluice are Sluice's own", what)
+		if isOwnName(o.GetName()) {
+			return refused("%s: metadata.name: %s", what, ownNames)
 		}
 		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
 		if seen[key] {

@@ -55,16 +55,31 @@ func Exposing(ports []v1alpha1.ExposedPort) *v1alpha1.WorkloadPlan {
 }
 
 // PlanOf returns what Sluice applies in the namespace of an instance by a decision: its workload, or what makes the
-// consumer's own pods public; nil if there is neither.
+// consumer's own pods public; nil if there is neither. Exposed ports with names of Sluice's own, which earlier
+// versions took, are left out: their NetworkPolicies would replace Sluice's.
 func PlanOf(d *v1alpha1.Decision) *v1alpha1.WorkloadPlan {
 	switch {
-	case d == nil || d.Workload == nil && len(d.Exposed) == 0:
+	case d == nil:
 		return nil
 	case d.Workload != nil:
 		return d.Workload
-	default:
-		return Exposing(d.Exposed)
 	}
+	ports := slices.DeleteFunc(slices.Clone(d.Exposed), func(p v1alpha1.ExposedPort) bool { return isOwnName(p.Name) })
+	if len(ports) == 0 {
+		return nil
+	}
+	return Exposing(ports)
+}
+
+// notOwnNames refuses exposed ports with names of Sluice's own. Names of other components are those of objects, see
+// check.
+func (o *Order) notOwnNames() error {
+	for i := range o.Plan.Components {
+		if c := &o.Plan.Components[i]; c.IsConsumers() && isOwnName(c.Name) {
+			return refused("%s: %s", field.NewPath("expose").Key(c.Name), ownNames)
+		}
+	}
+	return nil
 }
 
 // Runs reports whether Sluice runs pods of the order, instead of only making those of the consumer public.

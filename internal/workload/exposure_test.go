@@ -76,6 +76,22 @@ func TestNoPublicPortWithoutAGateway(t *testing.T) {
 	}
 }
 
+// A port with a name of Sluice's own would have a NetworkPolicy of that name, for instance of the one that denies all
+// traffic.
+func TestNoExposedPortHasANameOfSluicesOwn(t *testing.T) {
+	ports := []v1alpha1.ExposedPort{{Name: "web", Port: 80}, {Name: "sluice-deny", Port: 81}}
+	_, err := sampleBound(Exposing(ports), map[string]any{}).Render(nil, Cluster{Exposure: exposure}, "n")
+	if err == nil || err.Error() != "expose[sluice-deny]: names that start with sluice are Sluice's own" {
+		t.Errorf("got %v", err)
+	}
+	if got := PlanOf(&v1alpha1.Decision{Exposed: ports}); len(got.Components) != 1 || got.Components[0].Name != "web" {
+		t.Errorf("of a decision of an earlier version, %v is applied", got.Components)
+	}
+	if got := PlanOf(&v1alpha1.Decision{Exposed: ports[1:]}); got != nil {
+		t.Errorf("of a decision of an earlier version, %v is applied", got.Components)
+	}
+}
+
 // The records lead to the addresses or the name that the operator gives.
 func TestRecordsOfHosts(t *testing.T) {
 	record := func(kind string, targets ...any) any {

@@ -25,6 +25,9 @@ type Charts interface {
 // is a *RefusedError if the plan, with the consumer's parameters, gives objects that Sluice does not
 // run. It blocks only for charts; without any, charts may be nil.
 func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
+	if err := o.notOwnNames(); err != nil {
+		return nil, err
+	}
 	if err := o.unreachable(cluster.Exposure); err != nil {
 		return nil, err
 	}
