@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
@@ -164,13 +165,13 @@ type Release struct {
 // Render returns the objects of a release, in the order of the chart's files. Tests of the chart and
 // its notes are left out. It is a function of its arguments: functions of templates that ask others
 // return nothing, and a chart with functions that are random or tell the time is refused if they
-// change an object. The error contains values.
+// change an object, see steady. The error contains values.
 func (c *Chart) Render(r Release) ([]*unstructured.Unstructured, error) {
-	first, err := c.render(r)
+	first, err := c.render(r, instants[0])
 	if err != nil {
 		return nil, err
 	}
-	second, err := c.render(r)
+	second, err := c.render(r, instants[1])
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +191,8 @@ func (c *Chart) Render(r Release) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// render returns the rendered files, by their paths.
-func (c *Chart) render(r Release) (map[string]string, error) {
+// render returns the files as they are rendered at a time, by their paths.
+func (c *Chart) render(r Release, at time.Time) (map[string]string, error) {
 	loaded, err := c.load()
 	if err != nil {
 		return nil, err
@@ -214,7 +215,9 @@ func (c *Chart) render(r Release) (map[string]string, error) {
 		return nil, err
 	}
 	left := budget{items: mostCounted, bytes: mostRendered}
-	files, err := engine.Engine{CustomTemplateFuncs: left.functions()}.RenderWithContext(context.Background(), loaded, top)
+	functions := left.functions()
+	maps.Copy(functions, steady(at))
+	files, err := engine.Engine{CustomTemplateFuncs: functions}.RenderWithContext(context.Background(), loaded, top)
 	if err != nil {
 		return nil, err
 	}

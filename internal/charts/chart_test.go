@@ -68,7 +68,26 @@ func TestRenderAgain(t *testing.T) {
 	}
 }
 
+// Two renderings may have the same order of a map, and a later one another.
+func TestRenderInTheOrderOfKeys(t *testing.T) {
+	const file = `{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {k: "{{ keys .Values.pages | join "" }}", v: "{{ values .Values.pages | join "" }}", none: "{{ keys dict | toJson }}{{ values dict | toJson }}"}}`
+	objects, err := open(t, map[string]string{"web/templates/x.yaml": file}).Render(charts.Release{Name: "web", Namespace: "n", Values: map[string]any{
+		"owner": "ann", "pages": map[string]any{"a": "5", "b": "4", "c": "3", "d": "2", "e": "1"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"k": "abcdeindex", "v": "54321hello", "none": "[][]"}
+	if diff := cmp.Diff(want, objects[len(objects)-1].Object["data"]); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRefused(t *testing.T) {
+	const differs = "web/templates/x.yaml: differs each time it is rendered, because of a function such as randAlphaNum or now; set the value that it generates"
+	telling := func(expression string) map[string]string {
+		return map[string]string{"web/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, annotations: {a: \"{{ " + expression + " }}\"}}\n"}
+	}
 	const job = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: migrate\n  annotations: {helm.sh/hook: 'pre-install, pre-upgrade'}\n"
 	for _, row := range []struct {
 		name    string
@@ -79,6 +98,14 @@ func TestRefused(t *testing.T) {
 		{name: "a hook", file: map[string]string{"web/templates/job.yaml": job}, because: "web/templates/job.yaml: Job migrate is a pre-install, pre-upgrade hook; hooks of charts are not run, but those of the plan's bindings are"},
 		{name: "a hook that Helm does not know", file: map[string]string{"web/templates/job.yaml": strings.Replace(job, "pre-install, pre-upgrade", "crd-install", 1)}, because: "web/templates/job.yaml: Job migrate is a crd-install hook; hooks of charts are not run, but those of the plan's bindings are"},
 		{name: "a random password", file: map[string]string{"web/templates/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: {{ randAlphaNum 20 }}}\n"}, because: "web/templates/s.yaml: differs each time it is rendered, because of a function such as randAlphaNum or now; set the value that it generates"},
+		{name: "the time in seconds", file: telling("now | unixEpoch"), because: differs},
+		{name: "the year", file: telling(`now | date "2006"`), because: differs},
+		{name: "the day of the week", file: telling(`now | date "Mon"`), because: differs},
+		{name: "the date of nothing", file: telling(`htmlDate "x"`), because: differs},
+		{name: "the date of nothing in a zone", file: telling(`dateInZone "2006" "x" "UTC"`), because: differs},
+		{name: "the time since", file: telling("ago 1700000000"), because: differs},
+		{name: "the years since", file: telling(`toDate "2006" "1990" | durationRound`), because: differs},
+		{name: "one of two random numbers", file: telling("randInt 0 2"), because: differs},
 		{name: "a value of another type", values: map[string]any{"replicas": "two"}, because: "values/replicas of web: got string, want integer"},
 		{name: "a value of a dependency", values: map[string]any{"cache": map[string]any{"enabled": true, "megabytes": 0}}, because: "values/megabytes of cache: minimum: got 0, want 1"},
 		{name: "a missing value", values: map[string]any{"owner": nil}, because: "values of web: missing property 'owner'"},
