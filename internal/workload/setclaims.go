@@ -76,6 +76,23 @@ func AllSetClaims(objects []*unstructured.Unstructured) ([]*SetClaims, error) {
 	return all, nil
 }
 
+// ClaimCount returns the number of PersistentVolumeClaims of a workload and of its StatefulSets together.
+func ClaimCount(objects []*unstructured.Unstructured) (int64, error) {
+	specs, err := ClaimSpecs(objects)
+	if err != nil {
+		return 0, err
+	}
+	sets, err := AllSetClaims(objects)
+	if err != nil {
+		return 0, err
+	}
+	count := int64(len(specs))
+	for _, c := range sets {
+		count += int64(len(c.templates)) * (c.end - c.first)
+	}
+	return count, nil
+}
+
 // Made reports whether the set has made a claim, and whether a pod of the set has it. The pod need not run.
 func (c *SetClaims) Made(claim *corev1.PersistentVolumeClaim) (made, used bool) {
 	for name, value := range c.labels {

@@ -1,48 +1,44 @@
 package workload
 
 import (
-	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A StatefulSet that makes a claim for each pod, and its autoscaler.
+const (
+	claimingSet = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, ordinals: {start: 1}, selector: {matchLabels: {app: db}},
+		volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}}],
+		template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, resources: {limits: {cpu: 1, memory: 1Gi}}}]}}}}`
+	claimingScaler = `, {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: db}, spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}}}`
 )
 
 func TestSetClaims(t *testing.T) {
-	const set = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, ordinals: {start: 1}, selector: {matchLabels: {app: db}},
-		volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}}],
-		template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, resources: {limits: {cpu: 1, memory: 1Gi}}}]}}}}`
-	const scaler = `, {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: db}, spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}}}`
 	for _, test := range []struct {
 		name, objects, claim, app string
 		made, used                bool
 	}{
-		{"of the first pod", set, "data-db-1", "db", true, true},
-		{"of the last pod", set, "data-db-2", "db", true, true},
-		{"below the first", set, "data-db-0", "db", true, false},
-		{"above the last", set, "data-db-3", "db", true, false},
-		{"of a pod that the autoscaler may make", set + scaler, "data-db-4", "db", true, true},
-		{"above the most of the autoscaler", set + scaler, "data-db-5", "db", true, false},
-		{"of another template", set, "logs-db-3", "db", false, false},
-		{"of another set", set, "data-web-3", "db", false, false},
-		{"with other labels", set, "data-db-3", "web", false, false},
-		{"with a number that Kubernetes does not write", set, "data-db-03", "db", false, false},
-		{"without a number", set, "data-db-x", "db", false, false},
-		{"without anything", set, "data", "db", false, false},
+		{"of the first pod", claimingSet, "data-db-1", "db", true, true},
+		{"of the last pod", claimingSet, "data-db-2", "db", true, true},
+		{"below the first", claimingSet, "data-db-0", "db", true, false},
+		{"above the last", claimingSet, "data-db-3", "db", true, false},
+		{"of a pod that the autoscaler may make", claimingSet + claimingScaler, "data-db-4", "db", true, true},
+		{"above the most of the autoscaler", claimingSet + claimingScaler, "data-db-5", "db", true, false},
+		{"of another template", claimingSet, "logs-db-3", "db", false, false},
+		{"of another set", claimingSet, "data-web-3", "db", false, false},
+		{"with other labels", claimingSet, "data-db-3", "web", false, false},
+		{"with a number that Kubernetes does not write", claimingSet, "data-db-03", "db", false, false},
+		{"without a number", claimingSet, "data-db-x", "db", false, false},
+		{"without anything", claimingSet, "data", "db", false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			plan := planOf(t, manifest(test.objects))
-			parameters, err := withDefaults(plan, json.RawMessage(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			objects, err := sampleBound(plan, parameters).Render(nil, Cluster{}, "n")
-			if err != nil {
-				t.Fatal(err)
-			}
-			all, err := AllSetClaims(objects)
+			all, err := AllSetClaims(rendered(t, test.objects))
 			if err != nil || len(all) != 1 {
 				t.Fatalf("got %v, %v", all, err)
 			}
@@ -51,6 +47,29 @@ func TestSetClaims(t *testing.T) {
 				t.Errorf("made %t, used %t; want %t, %t", made, used, test.made, test.used)
 			}
 		})
+	}
+}
+
+// rendered returns the objects of a plan that has them as its manifests.
+func rendered(t *testing.T, manifests string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := planOrder(t, manifest(manifests)).Render(nil, Cluster{}, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func TestClaimCount(t *testing.T) {
+	const claim = `, {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}}`
+	logs := strings.Replace(claimingSet, "volumeClaimTemplates: [", "volumeClaimTemplates: [{metadata: {name: logs}, spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}}, ", 1)
+	for manifests, want := range map[string]int64{
+		claimingSet: 2, claimingSet + claim: 3, claimingSet + claimingScaler: 4, logs + claimingScaler + claim: 9,
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}": 0,
+	} {
+		if got, err := ClaimCount(rendered(t, manifests)); got != want || err != nil {
+			t.Errorf("%s: got %d, %v, want %d", manifests, got, err, want)
+		}
 	}
 }
 

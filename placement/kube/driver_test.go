@@ -64,6 +64,7 @@ func TestOnCluster(t *testing.T) {
 		{"a workload that was changed is repaired", aWorkloadIsRepaired},
 		{"a volume that has grown stays so, and the rest is rolled back", aGrownVolumeStays},
 		{"volumes are deleted when the next version works, not before", volumesStayUntilTheNextWorks},
+		{"a set has more claims than the quota counts by pods", aSetHasAllItsClaims},
 		{"claims of templates are deleted with their pods", claimsOfTemplatesAreDeleted},
 		{"a set that was stopped starts again", aStoppedSetStartsAgain},
 		{"volumes are kept while the update may fail elsewhere", volumesAreKept},

@@ -95,7 +95,7 @@ var counted = []struct {
 	{"serviceaccounts", 1000, 0}, // one for each binding
 	{"roles.rbac.authorization.k8s.io", 20, 0},
 	{"rolebindings.rbac.authorization.k8s.io", 1000, 0},
-	{"networkpolicies.networking.k8s.io", 20, 0},
+	{"networkpolicies.networking.k8s.io", 100, 0}, // of Sluice's own: for isolation, components, links, hooks
 	{"ingresses.networking.k8s.io", 0, 0},
 	{"poddisruptionbudgets.policy", 0, 0}, // see EditRules
 	// Of plans without devices; those of others are claimsBase, and 1 for each pod.

@@ -147,6 +147,7 @@ func TestQuotaOfDevices(t *testing.T) {
 
 // TestCounts compares the quota with the documentation (docs/operating.md).
 func TestCounts(t *testing.T) {
+	const policies corev1.ResourceName = "count/networkpolicies.networking.k8s.io"
 	for _, test := range []struct {
 		reserved                    corev1.ResourceList
 		configMaps, pods, mebibytes int64
@@ -162,9 +163,13 @@ func TestCounts(t *testing.T) {
 			case name == "count/configmaps" || name == "count/secrets":
 				most += count.Value() * maxData
 			// The kinds that consumers may create; RBAC denies them the rest.
-			case strings.HasPrefix(string(name), "count/") && !strings.Contains(string(name), "rbac.") && name != "count/serviceaccounts":
+			case strings.HasPrefix(string(name), "count/") && !strings.Contains(string(name), "rbac.") && name != "count/serviceaccounts" && name != policies:
 				most += count.Value() * maxObject
 			}
+		}
+		// Two for isolation, and for each of 20 components, which a plan has at most, one, one for its links, and one for a backup.
+		if got := counts[policies]; got.Value() < 2+3*20+10 {
+			t.Errorf("%v: %s NetworkPolicies, which leave no room for hooks of bindings", test.reserved, &got)
 		}
 		configMaps, pods := counts["count/configmaps"], counts["count/pods"]
 		if configMaps.Value() != test.configMaps || pods.Value() != test.pods {

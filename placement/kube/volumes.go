@@ -246,12 +246,15 @@ func (t *target) dropStale(ctx context.Context, objects []*unstructured.Unstruct
 	return t.ApplyInside(ctx, t.parent(kindsOf(objects)))
 }
 
+// countOfClaims is the name by which a quota bounds the number of claims.
+const countOfClaims corev1.ResourceName = "count/persistentvolumeclaims"
+
 // room returns the amounts of a quota that claims of a class take.
 func room(class string, storage resource.Quantity, claims int64) corev1.ResourceList {
 	return corev1.ResourceList{
 		v1alpha1.StorageResource(class): storage,
 		corev1.ResourceRequestsStorage:  storage,
-		"count/persistentvolumeclaims":  *resource.NewQuantity(claims, resource.DecimalSI),
+		countOfClaims:                   *resource.NewQuantity(claims, resource.DecimalSI),
 	}
 }
 

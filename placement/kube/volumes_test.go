@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -199,6 +200,33 @@ components:
       volumeClaimTemplates:
       - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: members, resources: {requests: {storage: 1Mi}}}}
 `
+
+// The quota counts all claims of a workload, also if there are several for each pod.
+func aSetHasAllItsClaims(t *testing.T, f *fixture) {
+	for i := range 18 {
+		f.volumeOf(t, fmt.Sprintf("many-%d", i), "many")
+	}
+	d := withWorkload(t, `
+components:
+- name: db
+  manifests:
+  - apiVersion: apps/v1
+    kind: StatefulSet
+    metadata: {name: db}
+    spec:
+      serviceName: db
+      replicas: 6
+      selector: {matchLabels: {app: db}}
+      template:
+        metadata: {labels: {app: db}}
+        spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 10m, memory: 16Mi}}}]}
+      volumeClaimTemplates:
+      - {metadata: {name: data}, spec: &claim {accessModes: [ReadWriteOnce], storageClassName: many, resources: {requests: {storage: 1Mi}}}}
+      - {metadata: {name: logs}, spec: *claim}
+      - {metadata: {name: keys}, spec: *claim}
+`, "")
+	f.runs(t, d)
+}
 
 // Fewer replicas, another name of the set, and a set that is gone: in each case the claims that no pod has any more are
 // deleted once the rest works, and stay if it does not.

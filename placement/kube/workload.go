@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +25,7 @@ import (
 )
 
 // render returns the workload's objects as they are applied; none if the instance runs nothing. It
-// refuses a workload that takes more than is reserved here.
+// refuses a workload that takes more than is reserved here, and makes room in the quota for as many claims as it has.
 func (t *target) render() ([]*unstructured.Unstructured, error) {
 	if t.order == nil {
 		return nil, nil
@@ -46,6 +47,11 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 			Remedy: "the plan's author has to change its expressions",
 		}
 	}
+	claims, err := workload.ClaimCount(objects)
+	if err != nil {
+		return nil, err
+	}
+	t.hard = withRoom(t.hard, corev1.ResourceList{countOfClaims: *resource.NewQuantity(claims, resource.DecimalSI)})
 	return t.ofSet(objects), nil
 }
 
