@@ -299,3 +299,24 @@ func TestServicesTakeTheirLimits(t *testing.T) {
 		}
 	}
 }
+
+// An update drops the parameters that it does not repeat, while PostgreSQL names its database at the first start only.
+func TestPostgreSQLKeepsItsDatabase(t *testing.T) {
+	document, err := os.ReadFile("../charts/services/postgresql.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o v1alpha1.ServiceOffering
+	if err := strictjson.DecodeYAML(document, &o); err != nil {
+		t.Fatal(err)
+	}
+	for _, plan := range o.Spec.Plans {
+		fixed, err := json.Marshal([]any{plan.Workload.Components[0].Container.Env, plan.Workload.Bindings, plan.Workload.Credentials})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(fixed), "parameters.") {
+			t.Errorf("plan %s: the environment, a hook or the credentials depend on a parameter: %s", plan.Name, fixed)
+		}
+	}
+}

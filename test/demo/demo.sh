@@ -180,7 +180,7 @@ sed "s#docker.io/library/postgres:15#$database_image#" charts/services/postgresq
 consume() { printf '   \033[36m$ sluice %s\033[0m\n' "$*" >&2 && sluice "$@"; }
 timeout 30 bash -c "until sluice market postgresql >/dev/null 2>&1; do sleep 0.2; done" || fail "the catalog does not sell postgresql"
 consume market postgresql
-consume order demo-orders postgresql small -p database=orders -p 'selector={"topology.kubernetes.io/region":"eu-de"}'
+consume order demo-orders postgresql small -p 'selector={"topology.kubernetes.io/region":"eu-de"}'
 sluice instance describe demo-orders
 
 # login BINDING [PREDECESSOR]: a binding's credentials go to .demo/BINDING.json.

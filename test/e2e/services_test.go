@@ -32,7 +32,7 @@ type service struct {
 	cluster        string
 	state          string // the component that has the volume
 
-	parameters, wrong, change map[string]any
+	wrong, change map[string]any
 
 	// ask does something with the credentials of a binding and returns what is said. The lists are what
 	// is asked, each with a part of the answer: with the first binding, after the change, with the
@@ -51,7 +51,7 @@ type instance struct{ cluster, namespace string }
 func services() []service {
 	return []service{{
 		name: "postgresql", image: "docker.io/library/postgres:15", program: "postgresql", build: fromDebian, cluster: members[0], state: "db",
-		parameters: map[string]any{"database": "shop"}, wrong: map[string]any{"database": "No Name"}, change: map[string]any{"maxConnections": 77},
+		wrong: map[string]any{"storage": "2Gi"}, change: map[string]any{"maxConnections": 77},
 		ask:     psql,
 		first:   [][2]string{{"CREATE TABLE orders (n int)", "CREATE TABLE"}, {"INSERT INTO orders VALUES (42)", "INSERT 0 1"}, {"SHOW max_connections", "50"}},
 		changed: [][2]string{{"SHOW max_connections", "77"}},
@@ -125,18 +125,14 @@ func (s service) story(t *testing.T, b broker) {
 			t.Errorf("a wrong parameter is refused with %v", refused)
 		}
 	}
-	parameters := map[string]any{"selector": map[string]any{"topology.kubernetes.io/region": "region-of-" + s.cluster}}
-	maps.Copy(parameters, s.parameters)
-	b.provision(t, id, p, parameters)
+	b.provision(t, id, p, map[string]any{"selector": map[string]any{"topology.kubernetes.io/region": "region-of-" + s.cluster}})
 	first := b.bind(t, id, "first", p, nil)
 	if _, ok := first["kubeconfig"]; ok {
 		t.Error("consumers get an account on the cluster")
 	}
 	s.asks(t, at, first, s.first)
 
-	parameters = maps.Clone(s.change)
-	maps.Copy(parameters, s.parameters)
-	b.must(t, "PATCH", "/v2/service_instances/"+id, p.query(), map[string]any{"service_id": p.service, "parameters": parameters}, http.StatusAccepted)
+	b.must(t, "PATCH", "/v2/service_instances/"+id, p.query(), map[string]any{"service_id": p.service, "parameters": s.change}, http.StatusAccepted)
 	b.await(t, id, "update "+id)
 	s.asks(t, at, first, s.changed)
 
