@@ -87,7 +87,7 @@ func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructu
 		}
 		switch ended := workload.HookEnd(job); {
 		case ended == nil:
-			why, more, err := t.blocked(ctx, job.Name)
+			why, more, err := t.blocked(ctx, o)
 			if err != nil {
 				return err
 			}

@@ -70,6 +70,7 @@ func TestOnCluster(t *testing.T) {
 		{"volumes are kept while the update may fail elsewhere", volumesAreKept},
 		{"claims of pods that somebody has added stay", claimsOfAddedPodsStay},
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
+		{"a workload that exceeds its quota says why", aRuntimeClassTakesMore},
 		{"what is applied is not applied again", whatIsAppliedIsNotAppliedAgain},
 		{"what the cluster refuses is refused, by component", whatTheClusterRefusesIsRefused},
 		{"a workload takes no more than is reserved", aWorkloadTakesNoMoreThanReserved},

@@ -231,7 +231,7 @@ func (t *target) health(ctx context.Context, objects []*unstructured.Unstructure
 		}
 		short, long := component+": "+progress(o, result.Message), ""
 		if makesPods(o) {
-			why, more, err := t.blocked(ctx, component)
+			why, more, err := t.blocked(ctx, o)
 			if err != nil {
 				return err
 			}
@@ -274,45 +274,6 @@ func progress(o *unstructured.Unstructured, message string) string {
 		return fmt.Sprintf("%d of %d pods ready, some of them of the previous version", min(ready, want), want)
 	}
 	return fmt.Sprintf("%d of %d pods ready", ready, want)
-}
-
-// blocked returns why a component's pods are not ready: the reason, as Kubernetes calls it, and more
-// for operators. Both are empty if nothing is wrong yet.
-func (t *target) blocked(ctx context.Context, component string) (why, more string, err error) {
-	var pods corev1.PodList
-	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace), client.MatchingLabels{v1alpha1.LabelComponent: component}); err != nil {
-		return "", "", fmt.Errorf("list pods: %w", err)
-	}
-	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { // the newest first
-		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
-	})
-	for i := range pods.Items {
-		if why, more = blockedPod(&pods.Items[i]); why != "" {
-			return why, more, nil
-		}
-	}
-	return "", "", nil
-}
-
-// blockedPod returns why one pod is not ready.
-func blockedPod(pod *corev1.Pod) (why, more string) {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			if last := c.LastTerminationState.Terminated; last != nil {
-				return fmt.Sprintf("%s (exit code %d)", w.Reason, last.ExitCode), ": " + w.Message
-			}
-			return w.Reason, ": " + w.Message
-		}
-		if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
-			return fmt.Sprintf("%s (exit code %d)", e.Reason, e.ExitCode), ""
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Reason, ": " + c.Message
-		}
-	}
-	return "", ""
 }
 
 // renderAsLive is render with volumes that have grown as they are.
