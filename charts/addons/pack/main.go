@@ -44,7 +44,7 @@ var sources = []source{
 	{name: "cert-manager", version: "v1.21.2", module: "github.com/cert-manager/cert-manager@v1.21.2", folder: "deploy/charts/cert-manager"},
 	{name: "metrics-server", version: "3.12.2", module: "sigs.k8s.io/metrics-server@v0.8.0", folder: "charts/metrics-server"},
 	{name: "gateway-api", version: "1.3.0", module: "sigs.k8s.io/gateway-api@v1.3.0", folder: "config/crd/standard", definitions: true},
-	{name: "gateway", version: "0.1.0"},
+	{name: "gateway", version: "0.1.1"},
 	{name: "prometheus-agent", version: "0.1.0"},
 	{name: "liqo", version: "v1.2.0", module: "github.com/liqotech/liqo@v1.2.0", folder: "deployments/liqo"},
 }

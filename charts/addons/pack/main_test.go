@@ -128,6 +128,37 @@ func TestPackages(t *testing.T) {
 	}
 }
 
+// The Gateway runs the Traefik of the tests on kind, with the definitions that this Traefik is built for. Another version
+// may wait for kinds that the cluster does not have, and serves nothing until then.
+func TestGatewayRunsTheTestedTraefik(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	tested := func(module string) string {
+		_, after, _ := strings.Cut(read("../../../test/kind/modules/traefik/go.mod"), module+" v")
+		return strings.Fields(after)[0]
+	}
+	traefik := tested("github.com/traefik/traefik/v3")
+	for file, want := range map[string]string{
+		"../gateway/values.yaml": "image: docker.io/library/traefik:v" + traefik + "\n",
+		"../gateway/Chart.yaml":  "appVersion: v" + traefik + "\n",
+	} {
+		if !strings.Contains(read(file), want) {
+			t.Errorf("%s does not have %q", file, want)
+		}
+	}
+	definitions := tested("sigs.k8s.io/gateway-api")
+	for i := range sources {
+		if s := &sources[i]; s.name == "gateway-api" && s.version != definitions {
+			t.Errorf("the definitions of the Gateway API are those of %s, and Traefik is built for %s", s.version, definitions)
+		}
+	}
+}
+
 // objects returns what Helm makes of an add-on, definitions first.
 func objects(t *testing.T, archive []byte, a *v1alpha1.AddOn) (all []*unstructured.Unstructured) {
 	t.Helper()
