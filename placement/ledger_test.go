@@ -2,6 +2,7 @@ package placement
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,5 +104,24 @@ func TestAnOperationThatBegins(t *testing.T) {
 	}
 	if p := Preempt(gold, inventory.Snapshot()); p != nil {
 		t.Errorf("during the operation, room is made by %+v", p)
+	}
+}
+
+// An instance is on the clusters with its reservations, and on the hub through which it is reached.
+func TestAnInstanceUsesItsClustersAndItsHub(t *testing.T) {
+	inventory := NewInventory()
+	inventory.Reserve(Holding{Instance: "si-1", Hub: "hub", Held: map[string]Resources{"eu": cores(1), "us": cores(1)}})
+	inventory.Reserve(Holding{Instance: "si-2", Held: map[string]Resources{"eu": cores(1)}})
+	var used []string
+	s := inventory.Snapshot()
+	for _, instance := range []string{"si", "si-1", "si-2"} {
+		for _, cluster := range []string{"eu", "us", "hub", "ap"} {
+			if s.Uses(instance, cluster) {
+				used = append(used, instance+" on "+cluster)
+			}
+		}
+	}
+	if want := []string{"si-1 on eu", "si-1 on us", "si-1 on hub", "si-2 on eu"}; !slices.Equal(used, want) {
+		t.Errorf("%q, want %q", used, want)
 	}
 }

@@ -256,6 +256,13 @@ func (s *Snapshot) Reserved(instance, cluster string) Resources {
 	return nil
 }
 
+// Uses reports whether an instance is on a cluster: with a reservation there, or reached through it as a hub.
+func (s *Snapshot) Uses(instance, cluster string) bool {
+	return slices.ContainsFunc(rows[Reservation](s.store, tableReservation, indexOf, instance, ""), func(r *Reservation) bool {
+		return r.Cluster == cluster || r.Hub == cluster
+	})
+}
+
 // Reservations returns all reservations on a cluster, by instance.
 func (s *Snapshot) Reservations(cluster string) []*Reservation {
 	return rows[Reservation](s.store, tableReservation, indexCluster, cluster)

@@ -118,12 +118,12 @@ func (n *Nodes) Read() (Reading, error) {
 		instances[namespace.Name] = namespace.Labels[v1alpha1.LabelInstance]
 	}
 	s := n.options.Inventory.Snapshot()
-	// A namespace with an instance's label counts as reserved only if the instance has a reservation
-	// there. What remains of a deleted instance is foreign use, and so is an instance that a hub does not know
-	// which was restored from a backup.
+	// A namespace with an instance's label counts as reserved only if the instance has a reservation there, or is
+	// reached through this cluster, so that its pods run on others. What remains of a deleted instance is foreign
+	// use, and so is an instance that a hub does not know which was restored from a backup.
 	reserved := func(namespace string) bool {
 		instance := instances[namespace]
-		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, n.options.Cluster) != nil
+		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Uses(instance, n.options.Cluster)
 	}
 	quotas := slices.DeleteFunc(listed[*corev1.ResourceQuota](n.quotas), func(q *corev1.ResourceQuota) bool {
 		ours, instance := q.Labels[v1alpha1.LabelHub] == n.options.HubID, q.Labels[v1alpha1.LabelInstance]

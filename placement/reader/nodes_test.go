@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -18,6 +20,50 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
+
+// readerOf is a reader of the cluster c, for the hub "hub", that has listed everything.
+func readerOf(t *testing.T, kube kubernetes.Interface, inventory *placement.Inventory) *Nodes {
+	t.Helper()
+	n := NewNodes(t.Context(), NodesOptions{Kube: kube, Cluster: "c", HubID: "hub", Inventory: inventory, Changed: func() {}})
+	patient, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n.Wait(patient)
+	return n
+}
+
+// quotaOf is the quota of a namespace, of an instance unless that is empty.
+func quotaOf(hub, instance, namespace, hard string) *corev1.ResourceQuota {
+	q := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice", Labels: map[string]string{v1alpha1.LabelHub: hub}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: placementtest.Quantities(hard)},
+	}
+	if instance != "" {
+		q.Labels[v1alpha1.LabelInstance] = instance
+	}
+	return q
+}
+
+// The namespace of an instance on a hub has a quota for the pods that run behind the hub.
+func TestAnInstanceThatIsReachedThroughAHubUsesNothingThere(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: v1alpha1.MemberNamespace("si-1"), Labels: map[string]string{v1alpha1.LabelHub: "hub", v1alpha1.LabelInstance: "si-1"},
+	}}
+	kube := fake.NewClientset(placementtest.Node("n", nil), namespace, quotaOf("hub", "si-1", namespace.Name, "requests.cpu=8"))
+	for _, c := range []struct {
+		through string
+		want    string // cpu
+	}{{"c", "0"}, {"another", "8"}, {"", "8"}} {
+		inventory := placement.NewInventory()
+		inventory.Reserve(placement.Holding{Instance: "si-1", Hub: c.through, Held: map[string]placement.Resources{"behind": {corev1.ResourceCPU: 8000}}})
+		r, err := readerOf(t, kube, inventory).Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Foreign.Cpu().String(); got != c.want {
+			t.Errorf("through %q: foreign cpu is %s, want %s", c.through, got, c.want)
+		}
+	}
+}
 
 // TestDevicesCountWhileAllOfThemIsRead reads a cluster as clusters before Kubernetes 1.34 are, and one that has not granted
 // the right to read something.
@@ -52,11 +98,7 @@ func TestDevicesCountWhileAllOfThemIsRead(t *testing.T) {
 			if c.reserved != nil {
 				inventory.Reserve(placement.Holding{Instance: "si-1", Held: map[string]placement.Resources{"c": c.reserved}})
 			}
-			n := NewNodes(t.Context(), NodesOptions{Kube: kube, Cluster: "c", HubID: "hub", Inventory: inventory, Changed: func() {}})
-			patient, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			n.Wait(patient)
-			r, err := n.Read()
+			r, err := readerOf(t, kube, inventory).Read()
 			if err != nil {
 				t.Fatal(err)
 			}
