@@ -165,7 +165,7 @@ func TestDevicesAreCountedByClass(t *testing.T) {
 				})
 			}
 			quotas := []*corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs"}}}
-			u := usageOf([]*corev1.Node{node("a"), node("b"), node("cordoned")}, nil, quotas, c.devices, func(namespace string) bool { return namespace == "ours" })
+			u := usageOf([]*corev1.Node{node("a"), node("b"), node("cordoned")}, nil, quotas, c.devices, func(namespace string) bool { return namespace == "ours" }, none)
 			if got := byClass(u.Allocatable); got != c.allocatable && len(c.devices.classes) <= mostClasses {
 				t.Errorf("allocatable are %s, want %s", got, c.allocatable)
 			}
@@ -315,7 +315,7 @@ func TestAnyScheduleLeavesEachClassItsDevices(t *testing.T) {
 		if random.IntN(2) == 0 {
 			claims = nil
 		}
-		u := usageOf([]*corev1.Node{placementtest.Node("a", nil)}, nil, nil, devices{classes: classes, slices: []*resourcev1.ResourceSlice{s}, claims: claims, selects: selectionOf}, func(string) bool { return false })
+		u := usageOf([]*corev1.Node{placementtest.Node("a", nil)}, nil, nil, devices{classes: classes, slices: []*resourcev1.ResourceSlice{s}, claims: claims, selects: selectionOf}, none, none)
 
 		left, taken := map[string]int64{"gpu-0": 6, "gpu-1": 6}, map[int]bool{}
 		take := func(i int) bool {

@@ -125,11 +125,21 @@ func (n *Nodes) Read() (Reading, error) {
 		instance := instances[namespace]
 		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Uses(instance, n.options.Cluster)
 	}
-	quotas := slices.DeleteFunc(listed[*corev1.ResourceQuota](n.quotas), func(q *corev1.ResourceQuota) bool {
-		ours, instance := q.Labels[v1alpha1.LabelHub] == n.options.HubID, q.Labels[v1alpha1.LabelInstance]
-		return ours && (instance == "" || reserved(q.Namespace))
-	})
-	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), quotas, n.devices(s), reserved)
+	// The namespaces for pods that come over peerings of a hub have a quota of no instance before any pod runs there.
+	// Without the quotas, all such pods count as this hub's.
+	known, ours := n.quotas.HasSynced(), map[string]bool{}
+	isolated := func(namespace string) bool { return !known || ours[namespace] }
+	var quotas []*corev1.ResourceQuota
+	for _, q := range listed[*corev1.ResourceQuota](n.quotas) {
+		own := q.Labels[v1alpha1.LabelHub] == n.options.HubID
+		switch {
+		case q.Labels[v1alpha1.LabelInstance] == "":
+			ours[q.Namespace] = ours[q.Namespace] || own
+		case !own || !reserved(q.Namespace):
+			quotas = append(quotas, q)
+		}
+	}
+	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), quotas, n.devices(s), reserved, isolated)
 	for _, class := range listed[*storagev1.StorageClass](n.classes) {
 		r.StorageClasses = append(r.StorageClasses, class.Name)
 	}

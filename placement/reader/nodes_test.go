@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,6 +63,43 @@ func TestAnInstanceThatIsReachedThroughAHubUsesNothingThere(t *testing.T) {
 		if got := r.Foreign.Cpu().String(); got != c.want {
 			t.Errorf("through %q: foreign cpu is %s, want %s", c.through, got, c.want)
 		}
+	}
+}
+
+// Pods that come over a peering are of an instance only in the namespaces that this hub isolates. Others are of a peering
+// without Sluice, or of another hub's.
+func TestPodsOverAPeeringAreForeignOutsideTheNamespacesOfThisHub(t *testing.T) {
+	shadow := func(namespace string) *corev1.Pod {
+		return placementtest.Pod(namespace, "n", func(p *corev1.Pod) {
+			p.Labels = map[string]string{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}
+		})
+	}
+	for _, c := range []struct {
+		name   string
+		pod    *corev1.Pod
+		quotas []runtime.Object
+		with   error  // which reading the quotas fails
+		want   string // cpu
+	}{
+		{"this hub's", shadow("x"), []runtime.Object{quotaOf("hub", "", "x", "count/pods=110")}, nil, "0"},
+		{"another hub's", shadow("x"), []runtime.Object{quotaOf("other", "", "x", "count/pods=110")}, nil, "500m"},
+		{"this hub's, elsewhere", shadow("x"), []runtime.Object{quotaOf("hub", "", "y", "count/pods=110")}, nil, "500m"},
+		{"without Sluice", shadow("x"), nil, nil, "500m"},
+		{"an instance of another hub", shadow("x"), []runtime.Object{quotaOf("other", "si-1", "x", "requests.cpu=2")}, nil, "2"},
+		{"the quotas are not to be read", shadow("x"), nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil), "0"},
+		{"not over a peering", placementtest.Pod("x", "n", nil), []runtime.Object{quotaOf("hub", "", "x", "count/pods=110")}, nil, "500m"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			kube := fake.NewClientset(append(c.quotas, placementtest.Node("n", nil), c.pod)...)
+			kube.PrependReactor("list", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) { return c.with != nil, nil, c.with })
+			r, err := readerOf(t, kube, placement.NewInventory()).Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Foreign.Cpu().String(); got != c.want {
+				t.Errorf("foreign cpu is %s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -23,9 +23,10 @@ var onePod = resource.MustParse("1")
 // keeps pods out (so control-plane nodes do not count), and not Liqo's virtual nodes, which
 // stand for other clusters' capacity. Foreign use is the sum of requests of the pods on those nodes
 // that belong to no reservation. Pods not bound to a node use nothing yet. The quotas are those of instances without a
-// reservation, most of them of other hubs; they count in full, even if their pods request less.
-// Devices are counted by classes.
-func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, d devices, reserved func(namespace string) bool) Reading {
+// reservation, most of them of other hubs; they count in full, even if their pods request less. Pods that come over a
+// peering into an isolated namespace use a ResourceSlice's reservation of this hub, because it denies other slices there
+// (placement/liqo). Devices are counted by classes.
+func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, d devices, reserved, isolated func(namespace string) bool) Reading {
 	u := Reading{Source: "read from its nodes", Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, Foreign: corev1.ResourceList{}}
 	free := make(map[string]placement.Resources, len(nodes))
 	for _, node := range nodes {
@@ -51,7 +52,7 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 		}
 		requests := requestsOf(pod)
 		node.Add(placement.ResourcesOf(requests), -1)
-		if foreign(pod.Namespace) && !offloaded(pod) {
+		if foreign(pod.Namespace) && !(liqo.IsShadowPod(pod) && isolated(pod.Namespace)) {
 			sum(u.Foreign, requests)
 		}
 	}
@@ -79,12 +80,6 @@ func takesWorkloads(node *corev1.Node) bool {
 	})
 	virtual := liqo.IsVirtualNode(node)
 	return ready && !repelling && !virtual && !node.Spec.Unschedulable
-}
-
-// offloaded reports whether a pod came over a peering. It uses a ResourceSlice's reservation,
-// because other slices are denied (placement/liqo).
-func offloaded(pod *corev1.Pod) bool {
-	return liqo.IsShadowPod(pod)
 }
 
 func terminated(pod *corev1.Pod) bool {

@@ -13,6 +13,9 @@ import (
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
+// none is no namespace.
+func none(string) bool { return false }
+
 func TestUsageCountsNodesThatTakeWorkloads(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -36,7 +39,7 @@ func TestUsageCountsNodesThatTakeWorkloads(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			nodes := []*corev1.Node{placementtest.Node("plain", nil), placementtest.Node("special", c.change)}
 			pods := []*corev1.Pod{placementtest.Pod("others", "special", nil)}
-			u := usageOf(nodes, pods, nil, devices{}, func(string) bool { return false })
+			u := usageOf(nodes, pods, nil, devices{}, none, none)
 			wantCPU, wantForeign := "3500m", ""
 			if c.counted {
 				wantCPU, wantForeign = "7", "500m"
@@ -81,8 +84,8 @@ func TestForeignUseIsWhatTheSchedulerCountsOfOtherPeoplesPods(t *testing.T) {
 			}
 			reserved := func(namespace string) bool { return namespace == "ours" }
 			nodes := []*corev1.Node{placementtest.Node("n", nil)}
-			full := usageOf(nodes, []*corev1.Pod{c.pod}, nil, devices{}, reserved)
-			stripped := usageOf(nodes, []*corev1.Pod{slim.(*corev1.Pod)}, nil, devices{}, reserved)
+			full := usageOf(nodes, []*corev1.Pod{c.pod}, nil, devices{}, reserved, none)
+			stripped := usageOf(nodes, []*corev1.Pod{slim.(*corev1.Pod)}, nil, devices{}, reserved, none)
 			if got := full.Foreign.Cpu().String(); got != c.want {
 				t.Errorf("foreign cpu is %s, want %s", got, c.want)
 			}
@@ -95,7 +98,7 @@ func TestForeignUseIsWhatTheSchedulerCountsOfOtherPeoplesPods(t *testing.T) {
 
 func TestEachForeignPodIsOneOfTheClustersPods(t *testing.T) {
 	pods := []*corev1.Pod{placementtest.Pod("others", "n", nil), placementtest.Pod("others", "n", nil)}
-	u := usageOf([]*corev1.Node{placementtest.Node("n", nil)}, pods, nil, devices{}, func(string) bool { return false })
+	u := usageOf([]*corev1.Node{placementtest.Node("n", nil)}, pods, nil, devices{}, none, none)
 	if got := u.Foreign.Pods().Value(); got != 2 {
 		t.Errorf("%d pods", got)
 	}
@@ -131,7 +134,7 @@ func TestWhatAnotherHubHasReservedIsUsedInFull(t *testing.T) {
 		t.Fatalf("stripped to %+v, %v", slim, err)
 	}
 	pods := []*corev1.Pod{placementtest.Pod("theirs", "n", nil), placementtest.Pod("others", "n", nil)} // 500m of cpu each
-	u := usageOf([]*corev1.Node{placementtest.Node("n", nil)}, pods, []*corev1.ResourceQuota{slim.(*corev1.ResourceQuota)}, devices{}, func(string) bool { return false })
+	u := usageOf([]*corev1.Node{placementtest.Node("n", nil)}, pods, []*corev1.ResourceQuota{slim.(*corev1.ResourceQuota)}, devices{}, none, none)
 	want := placementtest.Quantities("cpu=2500m,memory=5Gi,pods=11,nvidia.com/gpu=1,fast.storageclass.storage.k8s.io/requests.storage=10Gi")
 	if !equality.Semantic.DeepEqual(u.Foreign, want) {
 		t.Errorf("foreign use is %v, want %v", u.Foreign, want)
@@ -153,7 +156,7 @@ func TestHolesAreWhatPodsLeaveOnEachNodeThatTakesOneMore(t *testing.T) {
 	nodes := []*corev1.Node{placementtest.Node("a", nil), placementtest.Node("b", nil), placementtest.Node("c", nil), full, cordoned}
 	ended := placementtest.Pod("ours", "a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	pods := []*corev1.Pod{placementtest.Pod("ours", "a", nil), ended, placementtest.Pod("others", "b", nil), placementtest.Pod("others", "full", nil), placementtest.Pod("others", "cordoned", nil), placementtest.Pod("others", "", nil)}
-	got := usageOf(nodes, pods, nil, devices{}, func(namespace string) bool { return namespace == "ours" }).Holes
+	got := usageOf(nodes, pods, nil, devices{}, func(namespace string) bool { return namespace == "ours" }, none).Holes
 	want := &v1alpha1.Holes{Free: placementtest.Quantities("cpu=9500m,memory=43Gi"), Nodes: []v1alpha1.NodesFree{
 		{Count: 1, Free: placementtest.Quantities("cpu=3500m,memory=15Gi")}, {Count: 2, Free: placementtest.Quantities("cpu=3,memory=14Gi")},
 	}}
@@ -173,7 +176,7 @@ func TestArchitecturesAreThoseOfNodesThatTakeWorkloads(t *testing.T) {
 		}
 		return slim.(*corev1.Node)
 	}
-	r := usageOf([]*corev1.Node{of("arm64", true), of("amd64", true), of("arm64", true), of("s390x", false)}, nil, nil, devices{}, nil)
+	r := usageOf([]*corev1.Node{of("arm64", true), of("amd64", true), of("arm64", true), of("s390x", false)}, nil, nil, devices{}, nil, nil)
 	if !slices.Equal(r.Architectures, []string{"amd64", "arm64"}) || !slices.Equal(r.OperatingSystems, []string{"linux"}) {
 		t.Errorf("architectures %q, operating systems %q", r.Architectures, r.OperatingSystems)
 	}
