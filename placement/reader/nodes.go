@@ -3,7 +3,6 @@ package reader
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -26,14 +25,13 @@ import (
 // instances, and quotas of the instances of all hubs. It watches them, each stripped to the fields that are
 // used.
 type Nodes struct {
-	stop                                     context.CancelFunc
-	nodes, pods, namespaces, classes, quotas cache.SharedIndexInformer
-	// hidden is true once Sluice may not read the quotas.
-	hidden atomic.Bool
-	// deviceClasses, slices and claims are of resource.k8s.io; absent is true once the cluster does not serve that, or
-	// Sluice may not read it. Devices count while all three are read.
-	deviceClasses, slices, claims cache.SharedIndexInformer
-	absent                        atomic.Bool
+	stop                             context.CancelFunc
+	nodes, pods, namespaces, classes cache.SharedIndexInformer
+	// quotas may be hidden from Sluice.
+	quotas *optional
+	// deviceClasses, slices and claims are of resource.k8s.io, which the cluster may not serve. Devices count while
+	// all three are read.
+	deviceClasses, slices, claims *optional
 	selections                    selections
 	options                       NodesOptions
 }
@@ -67,24 +65,19 @@ func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 		pods:       coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, nil, running),
 		namespaces: coreinformers.NewFilteredNamespaceInformer(o.Kube, 0, nil, ours),
 		classes:    storageinformers.NewStorageClassInformer(o.Kube, 0, nil),
-		quotas:     coreinformers.NewFilteredResourceQuotaInformer(o.Kube, metav1.NamespaceAll, 0, nil, ofHubs),
+		quotas: newOptional(coreinformers.NewFilteredResourceQuotaInformer(o.Kube, metav1.NamespaceAll, 0, nil, ofHubs),
+			apierrors.IsForbidden, o.Changed),
 
-		deviceClasses: resourceinformers.NewDeviceClassInformer(o.Kube, 0, nil),
-		slices:        resourceinformers.NewResourceSliceInformer(o.Kube, 0, nil),
-		claims:        resourceinformers.NewResourceClaimInformer(o.Kube, metav1.NamespaceAll, 0, nil),
-	}
-	_ = n.quotas.SetWatchErrorHandlerWithContext(unless(&n.hidden, apierrors.IsForbidden))
-	for _, informer := range n.ofDevices() {
-		_ = informer.SetWatchErrorHandlerWithContext(unless(&n.absent, func(err error) bool {
-			return apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
-		}))
+		deviceClasses: newOptional(resourceinformers.NewDeviceClassInformer(o.Kube, 0, nil), isNotServed, o.Changed),
+		slices:        newOptional(resourceinformers.NewResourceSliceInformer(o.Kube, 0, nil), isNotServed, o.Changed),
+		claims:        newOptional(resourceinformers.NewResourceClaimInformer(o.Kube, metav1.NamespaceAll, 0, nil), isNotServed, o.Changed),
 	}
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.Changed() },
 		UpdateFunc: func(any, any) { o.Changed() },
 		DeleteFunc: func(any) { o.Changed() },
 	}
-	for _, informer := range append(n.ofDevices(), n.nodes, n.pods, n.namespaces, n.classes, n.quotas) {
+	for _, informer := range []cache.SharedIndexInformer{n.nodes, n.pods, n.namespaces, n.classes, n.quotas, n.deviceClasses, n.slices, n.claims} {
 		// Both fail only if the informer has been started.
 		_ = informer.SetTransform(strip)
 		_, _ = informer.AddEventHandler(changed)
@@ -93,20 +86,8 @@ func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 	return n
 }
 
-func (n *Nodes) ofDevices() []cache.SharedIndexInformer {
-	return []cache.SharedIndexInformer{n.deviceClasses, n.slices, n.claims}
-}
-
-// unless returns a handler that only notes some errors, which may end at any time.
-func unless(seen *atomic.Bool, is func(error) bool) cache.WatchErrorHandlerWithContext {
-	return func(ctx context.Context, reflector *cache.Reflector, err error) {
-		if is(err) {
-			seen.Store(true)
-			return
-		}
-		cache.DefaultWatchErrorHandler(ctx, reflector, err)
-	}
-}
+// isNotServed reports whether an error means that the cluster does not serve a resource, or not to Sluice.
+func isNotServed(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
 // Read returns what the nodes have now. The error says that not everything has been listed yet.
 func (n *Nodes) Read() (Reading, error) {
@@ -127,12 +108,13 @@ func (n *Nodes) Read() (Reading, error) {
 	}
 	// The namespaces for pods that come over peerings of a hub have a quota of no instance before any pod runs there.
 	// Without the quotas, all such pods count as this hub's.
-	known, ours := n.quotas.HasSynced(), map[string]bool{}
+	known, ours := n.quotas.isRead(), map[string]bool{}
 	isolated := func(namespace string) bool { return !known || ours[namespace] }
 	var quotas []*corev1.ResourceQuota
 	for _, q := range listed[*corev1.ResourceQuota](n.quotas) {
 		own := q.Labels[v1alpha1.LabelHub] == n.options.HubID
 		switch {
+		case !known: // it may be gone
 		case q.Labels[v1alpha1.LabelInstance] == "":
 			ours[q.Namespace] = ours[q.Namespace] || own
 		case !own || !reserved(q.Namespace):
@@ -149,7 +131,7 @@ func (n *Nodes) Read() (Reading, error) {
 
 // devices returns what is read of devices. Classes that the provider hides count as not sold once no instance has any.
 func (n *Nodes) devices(s *placement.Snapshot) devices {
-	if slices.ContainsFunc(n.ofDevices(), func(i cache.SharedIndexInformer) bool { return !i.HasSynced() }) {
+	if !n.deviceClasses.isRead() || !n.slices.isRead() || !n.claims.isRead() {
 		return devices{}
 	}
 	hidden := map[string]bool{}
@@ -186,14 +168,10 @@ func (n *Nodes) Wait(ctx context.Context) {
 func (n *Nodes) Close(bool) { n.stop() }
 
 func (n *Nodes) synced() []cache.InformerSynced {
-	synced := []cache.InformerSynced{
+	return []cache.InformerSynced{
 		n.nodes.HasSynced, n.pods.HasSynced, n.namespaces.HasSynced, n.classes.HasSynced,
-		func() bool { return n.quotas.HasSynced() || n.hidden.Load() },
+		n.quotas.isAnswered, n.deviceClasses.isAnswered, n.slices.isAnswered, n.claims.isAnswered,
 	}
-	for _, informer := range n.ofDevices() {
-		synced = append(synced, func() bool { return informer.HasSynced() || n.absent.Load() })
-	}
-	return synced
 }
 
 // listed returns an informer's objects, in no order.
