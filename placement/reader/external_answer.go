@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// mostNames bounds the resources and the storage classes of an answer, mostKinds its architectures and
-	// operating systems.
+	// mostNames bounds the resources and the storage classes of an answer, and of nodes; mostKinds an answer's
+	// architectures and operating systems.
 	mostNames, mostKinds = 64, 16
 	// mostHoles bounds the holes of an answer and their resources, mostNodes the nodes that one stands for.
 	mostHoles, mostNodes = 8, 1 << 20

@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,8 @@ func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 // isNotServed reports whether an error means that the cluster does not serve a resource, or not to Sluice.
 func isNotServed(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
-// Read returns what the nodes have now. The error says that not everything has been listed yet.
+// Read returns what the nodes have now. The error says that not everything has been listed yet, or that there are more
+// resources or storage classes than an answer of a server may have: the nodes may be a stranger's.
 func (n *Nodes) Read() (Reading, error) {
 	if slices.ContainsFunc(n.synced(), func(synced cache.InformerSynced) bool { return !synced() }) {
 		return Reading{}, &UnknownError{ReasonSyncing, "reading its nodes, pods, namespaces and storage classes: not complete yet"}
@@ -126,6 +128,9 @@ func (n *Nodes) Read() (Reading, error) {
 		r.StorageClasses = append(r.StorageClasses, class.Name)
 	}
 	slices.Sort(r.StorageClasses)
+	if resources := max(len(r.Capacity), len(r.Allocatable), len(r.Foreign)); max(resources, len(r.StorageClasses)) > mostNames {
+		return Reading{}, &UnknownError{ReasonInvalid, fmt.Sprintf("it has %d resources and %d storage classes, and at most %d of each are allowed", resources, len(r.StorageClasses), mostNames)}
+	}
 	return r, nil
 }
 

@@ -2,14 +2,19 @@ package reader
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -142,6 +147,56 @@ func TestDevicesCountWhileAllOfThemIsRead(t *testing.T) {
 			}
 			if got := byClass(r.Allocatable); got != c.want {
 				t.Errorf("allocatable are %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Each name becomes several series, and the answer about a fleet has a bound, too.
+func TestTheNamesOfNodesAreBounded(t *testing.T) {
+	names := func(n int) (some []string) {
+		for i := range n {
+			some = append(some, fmt.Sprintf("name-%d", i))
+		}
+		return some
+	}
+	nodeWith := func(resources int, allocatable bool) runtime.Object {
+		return placementtest.Node("n", func(n *corev1.Node) {
+			n.Status.Allocatable = corev1.ResourceList{}
+			for _, name := range names(resources) {
+				n.Status.Capacity[corev1.ResourceName("example.com/"+name)] = resource.MustParse("1")
+			}
+			if allocatable {
+				n.Status.Allocatable = n.Status.Capacity
+			}
+		})
+	}
+	classes := func(n int) (all []runtime.Object) {
+		for _, name := range names(n) {
+			all = append(all, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return all
+	}
+	var used []string
+	for _, name := range names(mostNames + 1) {
+		used = append(used, "requests.example.com/"+name+"=1")
+	}
+	const others = 3 // cpu, memory and pods
+	for _, c := range []struct {
+		name    string
+		objects []runtime.Object
+		want    string // the error; empty if there is none
+	}{
+		{"as many as are allowed", append(classes(mostNames), nodeWith(mostNames-others, true)), ""},
+		{"a resource too many", append(classes(1), nodeWith(mostNames-others+1, true)), "it has 65 resources and 1 storage classes, and at most 64 of each are allowed"},
+		{"one that pods do not get", []runtime.Object{nodeWith(mostNames-others+1, false)}, "it has 65 resources and 0"},
+		{"one that another hub has reserved", []runtime.Object{quotaOf("other", "si-1", "x", strings.Join(used, ","))}, "it has 65 resources and 0"},
+		{"a storage class too many", append(classes(mostNames+1), nodeWith(1, true)), "it has 4 resources and 65"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := readerOf(t, fake.NewClientset(c.objects...), placement.NewInventory()).Read()
+			if unknown := (*UnknownError)(nil); c.want == "" && err != nil || c.want != "" && (!errors.As(err, &unknown) || unknown.Reason != ReasonInvalid || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
 	}
