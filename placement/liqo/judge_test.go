@@ -98,7 +98,6 @@ func delivered(placements ...v1alpha1.Placement) *v1alpha1.DeliveredState {
 }
 
 func TestJudge(t *testing.T) {
-	const namespace = "sluice"
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,11 +40,15 @@ type side struct {
 	latency *v1alpha1.MeasuredLatency
 }
 
-// open connects to a member cluster, with Liqo's types.
+// open connects to a member cluster, with Liqo's types. It asks nothing of a cluster that is known not to answer: each
+// request would end after 15 seconds, and count as a timeout of the cluster that is delivered to.
 func open(ctx context.Context, connections *member.Connections, hub, name string) (*side, error) {
 	cluster, err := connections.Cluster(ctx, name)
 	if err != nil {
 		return nil, err
+	}
+	if c := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable); c != nil && c.Status == metav1.ConditionFalse {
+		return nil, fmt.Errorf("%s does not answer: %s", name, c.Message)
 	}
 	connection, err := connections.Open(ctx, cluster)
 	if err != nil {
