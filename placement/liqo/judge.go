@@ -226,14 +226,13 @@ func (j *Judge) tell(ctx context.Context, peering string, failed error) {
 	}
 }
 
-// look judges the slices of one peering.
+// look judges the slices of one peering. Only its requests are bounded in time: a consumer may have a hundred namespaces,
+// and the last of them must be isolated, too.
 func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering, agreed func(ctx context.Context, live bool) (agreements, error)) error {
 	if peering.Status.Consumer == nil || peering.Status.Provider == nil || !peering.DeletionTimestamp.IsZero() ||
 		!slices.Contains(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	provider, err := open(ctx, j.Connections, j.Hub, peering.Spec.Provider)
 	if err != nil {
 		return err

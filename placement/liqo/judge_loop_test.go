@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
@@ -26,7 +27,7 @@ import (
 const namespace = "sluice"
 
 // emptyHub is a hub without resources.
-func emptyHub(t *testing.T) (client.Client, *member.Connections) {
+func emptyHub(t *testing.T) (client.WithWatch, *member.Connections) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -129,7 +130,7 @@ func TestProvidersThatDoNotAnswerKeepNoOtherOneWaiting(t *testing.T) {
 		server.Close()
 	}()
 	seen := map[string]bool{}
-	patience := time.After(5 * time.Second) // half of what one look may take
+	patience := time.After(5 * time.Second) // a third of what one request may take
 	for len(seen) < providers {
 		select {
 		case name := <-asked:
@@ -137,5 +138,28 @@ func TestProvidersThatDoNotAnswerKeepNoOtherOneWaiting(t *testing.T) {
 		case <-patience:
 			t.Fatalf("%d of %d providers were asked while none of them answers", len(seen), providers)
 		}
+	}
+}
+
+// A look at many namespaces of a cluster that is far away takes long, and has to come to the last of them.
+func TestALookIsNotBoundedInTime(t *testing.T) {
+	hub, connections := emptyHub(t)
+	looks := 0
+	connections.Reader = interceptor.NewClient(hub, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			looks++
+			if end, is := ctx.Deadline(); is {
+				t.Errorf("it ends in %s", time.Until(end))
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	})
+	peering := &v1alpha1.Peering{
+		Spec:   v1alpha1.PeeringSpec{Consumer: "own", Provider: "eu", Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleAuthentication}},
+		Status: v1alpha1.PeeringStatus{Consumer: &v1alpha1.LiqoNetwork{ClusterID: "own"}, Provider: &v1alpha1.LiqoNetwork{ClusterID: "eu"}},
+	}
+	j := &Judge{Client: hub, Live: hub, Namespace: namespace, Connections: connections}
+	if err := j.look(t.Context(), peering, j.agreed()); !member.IsUnknown(err) || looks != 1 {
+		t.Errorf("%v after %d looks", err, looks)
 	}
 }
