@@ -33,8 +33,8 @@ const (
 	// renewed.
 	annotationExpires = "sluice.dev/expires-at"
 	annotationRenew   = "sluice.dev/renew-at"
-	// annotationIssuer holds the account and the server that issued the token. If they change,
-	// the token is useless.
+	// annotationIssuer holds the account and the server that issued the token, and the digest of the authorities by
+	// which the kubeconfig verifies that server. If one of them changes, the kubeconfig is useless.
 	annotationIssuer = "sluice.dev/issued-for"
 )
 
@@ -118,7 +118,7 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	if err != nil {
 		return nil, err
 	}
-	issuer := string(account.UID) + " at " + provider.connection.ConsumerServer
+	issuer := fmt.Sprintf("%s at %s by %s", account.UID, provider.connection.ConsumerServer, v1alpha1.SRI(provider.connection.CAData))
 	var held corev1.Secret
 	err = consumer.get(ctx, consumer.identityName(), &held)
 	if err == nil && held.DeletionTimestamp.IsZero() && held.Annotations[annotationIssuer] == issuer {

@@ -1,7 +1,6 @@
 package liqo_test
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -137,48 +136,6 @@ func lifeOfAPeering(p *pair) {
 	must(p.T, err)
 	if n := len(events); n < 2 || events[0].Type != v1alpha1.EventReady || events[n-1].Type != v1alpha1.EventRemoved || len(events[0].Clusters) != 2 {
 		p.Errorf("the events are %+v, want it to be ready first, and removed in the end", events)
-	}
-}
-
-func (p *pair) identity() *corev1.Secret {
-	p.Helper()
-	secret := &corev1.Secret{}
-	if !p.consumer.has(p.T, p.consumer.tenant(p.provider), p.consumer.identityName(p.provider), secret) {
-		p.Fatal("the consumer has no identity")
-	}
-	return secret
-}
-
-func identitiesAreRenewed(p *pair) {
-	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
-	p.untilReady(peering)
-	first, now := p.identity(), p.clock.Now()
-	if left := peering.Status.IdentityExpiresAt.Sub(now); left < 23*time.Hour || left > 25*time.Hour {
-		p.Errorf("the identity lasts %s", left)
-	}
-	p.clock.SetTime(now.Add(11 * time.Hour))
-	p.pass(p.Context(), peering)
-	if again := p.identity(); again.ResourceVersion != first.ResourceVersion {
-		p.Error("an identity that lasts 13 hours more is renewed")
-	}
-	p.clock.SetTime(now.Add(13 * time.Hour))
-	p.pass(p.Context(), peering)
-	second := p.identity()
-	if bytes.Equal(second.Data[consts.KubeconfigSecretField], first.Data[consts.KubeconfigSecretField]) || second.UID != first.UID {
-		p.Error("an identity that ends in 11 hours is not renewed in place")
-	}
-	p.clock.SetTime(now)
-	p.pass(p.Context(), peering)
-	if again := p.identity(); again.ResourceVersion != second.ResourceVersion {
-		p.Error("a new identity is renewed")
-	}
-
-	// Tokens end with the account that they were issued for, whatever their own expiry is.
-	must(p.T, p.provider.admin.Delete(p.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.provider.tenant(p.consumer), Name: liqo.PeerRole}}))
-	p.untilReady(peering)
-	third := p.identity()
-	if bytes.Equal(third.Data[consts.KubeconfigSecretField], second.Data[consts.KubeconfigSecretField]) {
-		p.Error("the identity is still of the account that was deleted")
 	}
 }
 
