@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -70,13 +72,25 @@ func (g *Gauges) collect() (all []prometheus.Metric) {
 	g.collectClusters(gauge)
 	for of, ready := range g.peerings {
 		gauge(peeringReady, bit(ready), of.consumer, of.provider)
-		if provider := g.clusters[of.provider]; provider != nil {
-			if latency := provider.Latencies[of.consumer]; latency.Median > 0 {
-				gauge(peeringLatency, latency.Median.Seconds(), of.consumer, of.provider)
-			}
+		if latency := g.latency(of); latency > 0 {
+			gauge(peeringLatency, latency.Seconds(), of.consumer, of.provider)
 		}
 	}
 	return all
+}
+
+// latency returns the round trip between the clusters of a peering, as the provider has it or, if that has none, the
+// consumer; zero if neither has one that holds.
+func (g *Gauges) latency(of pair) time.Duration {
+	for _, ends := range [][2]string{{of.provider, of.consumer}, {of.consumer, of.provider}} {
+		if c := g.clusters[ends[0]]; c != nil {
+			m := c.Latencies[ends[1]]
+			if expired := m.Observed && g.clock.Since(m.At) > v1alpha1.ObservedLatencyTTL; !expired && m.Median > 0 {
+				return m.Median
+			}
+		}
+	}
+	return 0
 }
 
 // oldest returns since when instances wait, by the names of their plans.

@@ -166,6 +166,46 @@ func TestGauges(t *testing.T) {
 	}
 }
 
+// TestLatenciesOfPeerings: either cluster may have the latency, for instance only the one that has not joined by
+// invitation. One that is observed ends without an event.
+func TestLatenciesOfPeerings(t *testing.T) {
+	t.Parallel()
+	g := newGauges()
+	clock := g.clock.(*clocktesting.FakePassiveClock)
+	measured := func(from string, took, ago time.Duration) v1alpha1.MeasuredLatency {
+		return v1alpha1.MeasuredLatency{From: from, Median: metav1.Duration{Duration: took}, MeasuredAt: metav1.NewTime(start.Add(-ago))}
+	}
+	own, joined, reported := cluster("own", "eu", true), cluster("joined", "eu", true), cluster("reported", "eu", true)
+	own.Status.Latencies = []v1alpha1.MeasuredLatency{measured("joined", 20*time.Millisecond, 0), measured("reported", 40*time.Millisecond, 0)}
+	joined.Status.Latencies = []v1alpha1.MeasuredLatency{measured("own", 30*time.Millisecond, v1alpha1.ObservedLatencyTTL-time.Minute)}
+	reported.Spec.Latencies = []v1alpha1.MeasuredLatency{measured("own", 10*time.Millisecond, 48*time.Hour)}
+	for _, o := range []any{
+		own, joined, reported,
+		&v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Consumer: "own", Provider: "joined"}},
+		&v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Consumer: "own", Provider: "reported"}},
+		&v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Consumer: "own", Provider: "gone"}},
+	} {
+		g.see(nil, o)
+	}
+	for _, at := range []struct {
+		after            time.Duration
+		joined, reported time.Duration
+		series           int
+	}{
+		{0, 30 * time.Millisecond, 10 * time.Millisecond, 2},
+		{2 * time.Minute, 20 * time.Millisecond, 10 * time.Millisecond, 2},
+		{v1alpha1.ObservedLatencyTTL + time.Minute, 0, 10 * time.Millisecond, 1},
+	} {
+		clock.SetTime(start.Add(at.after))
+		if joined, reported := g.latency(pair{"own", "joined"}), g.latency(pair{"own", "reported"}); joined != at.joined || reported != at.reported {
+			t.Errorf("after %s they are %s and %s, want %s and %s", at.after, joined, reported, at.joined, at.reported)
+		}
+		if n := testutil.CollectAndCount(g, "sluice_peering_latency_seconds"); n != at.series {
+			t.Errorf("after %s there are %d series, want %d", at.after, n, at.series)
+		}
+	}
+}
+
 // TestGaugesAreBounded: a cluster more is two series more, whatever it has.
 func TestGaugesAreBounded(t *testing.T) {
 	t.Parallel()
