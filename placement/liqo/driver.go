@@ -259,12 +259,8 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 	}
 	r := d.route(delivery)
 	for _, l := range r.peerings {
-		peering, err := d.read(ctx, d.Client, l)
-		if err != nil {
+		if err := d.isPeered(ctx, l); err != nil {
 			return err
-		}
-		if ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue {
-			return fmt.Errorf("%s and %s are not peered: %s", l.consumer, l.provider, why(ready))
 		}
 	}
 	on, provider, err := r.sides(ctx, r.peerings[0])

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 
-	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -82,16 +81,12 @@ func (s *side) isolate(ctx context.Context, how isolating) error {
 
 // remoteRanges returns the other cluster's addresses as this one sees them; none if the two
 // have no network.
-func (s *side) remoteRanges(ctx context.Context) ([]networkingv1beta1.CIDR, error) {
-	var configuration networkingv1beta1.Configuration
-	err := s.get(ctx, s.remote.ClusterID, &configuration)
-	if apierrors.IsNotFound(err) || err == nil && configuration.Status.Remote == nil {
+func (s *side) remoteRanges(ctx context.Context) ([]string, error) {
+	ranges, err := s.mappedRanges(ctx)
+	if apierrors.IsNotFound(err) || isPending(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return append(configuration.Status.Remote.CIDR.Pod, configuration.Status.Remote.CIDR.External...), nil
+	return ranges, err
 }
 
 func (s *side) isolateOne(ctx context.Context, namespace *corev1.Namespace, policy *networkingv1ac.NetworkPolicyApplyConfiguration, agreed agreements, how isolating) error {
@@ -168,14 +163,14 @@ func remoteCounts() corev1.ResourceList {
 
 // isolation lets pods reach the namespaces of the same cluster, that cluster, DNS and, if the
 // operator allows it, the internet; and lets the first two reach them.
-func (s *side) isolation(remote []networkingv1beta1.CIDR, internet bool) *networkingv1ac.NetworkPolicySpecApplyConfiguration {
+func (s *side) isolation(remote []string, internet bool) *networkingv1ac.NetworkPolicySpecApplyConfiguration {
 	between := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{
 		networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().
 			WithMatchLabels(map[string]string{consts.RemoteClusterID: s.remote.ClusterID}).
 			WithMatchExpressions(metav1ac.LabelSelectorRequirement().WithKey(consts.TenantNamespaceLabel).WithOperator(metav1.LabelSelectorOpDoesNotExist))),
 	}
 	for _, cidr := range remote {
-		between = append(between, networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(string(cidr))))
+		between = append(between, networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr)))
 	}
 	spec := networkingv1ac.NetworkPolicySpec().WithPodSelector(metav1ac.LabelSelector()).
 		WithPolicyTypes(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress).
