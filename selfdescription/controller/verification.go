@@ -158,13 +158,7 @@ func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*self
 		verifier := selfdescription.Verifier{Keys: o.Keys, Statuses: o.Statuses, Issuers: issuers, Now: o.Clock.Now}
 		return verifier.Credential(ctx, sd.Spec.Credential)
 	}
-	importer := legacy.Importer{Keys: o.Keys, Issuers: issuers, KeyID: sd.Spec.KeyID, Now: o.Clock.Now,
-		// A compliance service is an issuer trusted to issue labels.
-		Compliance: func(issuer string) bool {
-			assurance, ok := issuers(issuer, selfdescription.TypeLabelCredential)
-			return ok && assurance != selfdescription.Self
-		},
-	}
+	importer := legacy.Importer{Keys: o.Keys, Issuers: issuers, KeyID: sd.Spec.KeyID, Now: o.Clock.Now}
 	credential, report := importer.Import(ctx, sd.Spec.Credential)
 	if report.Form != "" {
 		message := fmt.Sprintf("%s, which signs everything", report.Form)

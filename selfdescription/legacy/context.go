@@ -34,18 +34,17 @@ var (
 	gaiaX2210 []byte
 )
 
-// Contexts returns the JSON-LD contexts that every import knows, with their documents.
-func Contexts() []selfdescription.Context {
-	context := func(url string, document []byte) selfdescription.Context {
-		return selfdescription.Context{URL: url, Digest: sha256.Sum256(document), Document: document}
-	}
-	return []selfdescription.Context{
-		context(ContextCredentialsV1, credentialsV1),
-		context(selfdescription.ContextCredentials, credentialsV2),
-		context(ContextJWS2020, jws2020),
-		context(selfdescription.ContextGaiaX, gaiaX),
-		context(ContextGaiaX2210, gaiaX2210),
-	}
+// known are the contexts that documents may use.
+var known = loader{
+	pinned(ContextCredentialsV1, credentialsV1),
+	pinned(selfdescription.ContextCredentials, credentialsV2),
+	pinned(ContextJWS2020, jws2020),
+	pinned(selfdescription.ContextGaiaX, gaiaX),
+	pinned(ContextGaiaX2210, gaiaX2210),
+}
+
+func pinned(url string, document []byte) selfdescription.Context {
+	return selfdescription.Context{URL: url, Digest: sha256.Sum256(document), Document: document}
 }
 
 // loader returns contexts by their exact URL. It is a ld.DocumentLoader.
@@ -66,23 +65,23 @@ func (l loader) LoadDocument(url string) (*ld.RemoteDocument, error) {
 
 // options for json-gold: the current version of JSON-LD, no base IRI, no fetching, and an error
 // instead of dropping a term.
-func (l loader) options() *ld.JsonLdOptions {
+func options() *ld.JsonLdOptions {
 	options := ld.NewJsonLdOptions("")
 	options.ProcessingMode = ld.JsonLd_1_1
-	options.DocumentLoader = l
+	options.DocumentLoader = known
 	options.SafeMode = true
 	return options
 }
 
 // expand returns the expansion of a document (JSON-LD 1.1 API, 5.1).
-func (l loader) expand(document map[string]any) (node map[string]any, err error) {
+func expand(document map[string]any) (node map[string]any, err error) {
 	// json-gold panics on unexpected types in contexts and documents.
 	defer func() {
 		if problem := recover(); problem != nil {
 			err = fmt.Errorf("expand: %v", problem)
 		}
 	}()
-	expanded, err := ld.NewJsonLdProcessor().Expand(document, l.options())
+	expanded, err := ld.NewJsonLdProcessor().Expand(document, options())
 	if err != nil {
 		return nil, fmt.Errorf("expand: %w", err)
 	}
@@ -97,15 +96,14 @@ func (l loader) expand(document map[string]any) (node map[string]any, err error)
 }
 
 // compact writes an expanded node in the terms of the current contexts.
-func (l loader) compact(node map[string]any) (compacted map[string]any, err error) {
+func compact(node map[string]any) (compacted map[string]any, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			err = fmt.Errorf("compact: %v", problem)
 		}
 	}()
 	context := map[string]any{"@context": []any{selfdescription.ContextCredentials, selfdescription.ContextGaiaX}}
-	options := append(loader{}, Contexts()...).options()
-	compacted, err = ld.NewJsonLdProcessor().Compact(node, context, options)
+	compacted, err = ld.NewJsonLdProcessor().Compact(node, context, options())
 	if err != nil {
 		return nil, fmt.Errorf("compact: %w", err)
 	}

@@ -4,8 +4,8 @@
 //
 // The content of a document is its signed RDF, not its JSON:
 //
-//   - Contexts must be on an exact list, embedded here or given by the operator, and
-//     stand only at the top of the document.
+//   - Contexts must be on an exact list, embedded here, and stand only at the top of the
+//     document.
 //   - Expansion drops nothing: an undefined term, a relative IRI, a null or a keyword
 //     that is not needed refuses the document. Its holder could have added it, or have
 //     changed its meaning, without touching the signature.
@@ -14,9 +14,8 @@
 //   - Claims are the signed subject, written in the terms of the current Gaia-X
 //     context, whatever names the document used.
 //
-// There are three forms of signature, see [Form]. The Report lists the parts that a document's
-// form leaves unsigned. None of them is in the resulting credential, except the dates of a
-// compliance credential.
+// There are two forms of signature, see [Form]. The Report lists the parts that a document's
+// form leaves unsigned. None of them is in the claims.
 //
 // json-gold is used for expansion and compaction only. Conversion to RDF is in this package,
 // because json-gold's omits what it regards as malformed. Canonicalization is in package rdfc,

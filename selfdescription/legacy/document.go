@@ -1,10 +1,11 @@
 package legacy
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,10 +29,6 @@ type document struct {
 	contexts []any
 	quads    []rdfc.Quad
 	proof    proof
-	// hash is the value that a compliance service signs; empty if the subject has other
-	// members. unsigned are JSON pointers to everything else except the proof.
-	hash     string
-	unsigned []string
 	// empty are JSON pointers to empty arrays.
 	empty []string
 
@@ -44,13 +41,13 @@ type document struct {
 }
 
 // read decodes and expands a document. It verifies nothing.
-func (l loader) read(text string) (*document, error) {
+func read(text string) (*document, error) {
 	var decoded map[string]any
 	limits := strictjson.Limits{Bytes: selfdescription.MaxCredential, Depth: maxDepth, Object: true}
 	if err := strictjson.Decode(strings.NewReader(text), limits, &decoded); err != nil {
 		return nil, err
 	}
-	contexts, err := l.contexts(decoded["@context"])
+	contexts, err := contextsOf(decoded["@context"])
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +62,11 @@ func (l loader) read(text string) (*document, error) {
 		return nil, err
 	}
 	delete(content, "proof")
-	if d.hash, d.unsigned = takeHash(content); d.hash != "" {
-		return d, d.readPlain(content)
+	if hasOnlyHash(content) {
+		return nil, errors.New("/credentialSubject: a compliance service's signature over a hash alone proves nothing here; import the credential that it is about")
 	}
 	content["@context"] = contexts
-	node, err := l.expand(content)
+	node, err := expand(content)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +76,8 @@ func (l loader) read(text string) (*document, error) {
 	return d, d.readCredential(node)
 }
 
-// contexts requires URLs of the list, the one of credentials first.
-func (l loader) contexts(value any) ([]any, error) {
+// contextsOf requires URLs of the list, the one of credentials first.
+func contextsOf(value any) ([]any, error) {
 	list, isArray := value.([]any)
 	if !isArray {
 		list = []any{value}
@@ -93,7 +90,7 @@ func (l loader) contexts(value any) ([]any, error) {
 		if i == 0 && url != ContextCredentialsV1 && url != selfdescription.ContextCredentials {
 			return nil, fmt.Errorf("/@context/0: want %s or %s, got %.120q", ContextCredentialsV1, selfdescription.ContextCredentials, url)
 		}
-		if !slices.ContainsFunc(l, func(c selfdescription.Context) bool { return c.URL == url }) {
+		if !slices.ContainsFunc(known, func(c selfdescription.Context) bool { return c.URL == url }) {
 			return nil, fmt.Errorf("/@context/%d: %.120q is not on the list", i, url)
 		}
 	}
@@ -169,37 +166,17 @@ func isEmpty(value any) bool {
 	return ok && !slices.ContainsFunc(list, func(element any) bool { return !isEmpty(element) })
 }
 
-var hexHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// takeHash finds the hash of a credential whose subject has only an id and a hash, the form of
-// compliance services. It returns JSON pointers to everything else.
-func takeHash(content map[string]any) (hash string, unsigned []string) {
+// hasOnlyHash reports whether a subject has only an id and a hash, as in the credentials that the compliance service of
+// Gaia-X issued in 2022. Their signature covers nothing else.
+func hasOnlyHash(content map[string]any) bool {
 	subject, _ := content["credentialSubject"].(map[string]any)
-	hash, _ = subject["hash"].(string)
-	if len(subject) != 2 || subject["id"] == nil || !hexHash.MatchString(hash) {
-		return "", nil
-	}
-	unsigned = []string{"/@context", "/credentialSubject/id"}
-	for _, name := range slices.Sorted(maps.Keys(content)) {
-		if name != "credentialSubject" {
-			unsigned = append(unsigned, "/"+name)
-		}
-	}
-	return hash, unsigned
+	return len(subject) == 2 && subject["id"] != nil && subject["hash"] != nil
 }
 
-// readPlain reads the credential of a compliance service as JSON: its RDF was never signed, and
-// its contexts define neither its types nor the hash.
-func (d *document) readPlain(content map[string]any) error {
-	d.issuer, _ = content["issuer"].(string)
-	if d.issuer == "" {
-		return fmt.Errorf("/issuer: want a DID")
-	}
-	_, d.hasStatus = content["credentialStatus"]
-	return d.readDates(func(name string) (any, bool, error) {
-		value, there := content[name]
-		return value, there, nil
-	})
+// sum returns the digest of the canonical document.
+func (d *document) sum() (selfdescription.Digest, error) {
+	canonical, err := rdfc.Canonicalize(d.quads, 0)
+	return sha256.Sum256([]byte(canonical)), err
 }
 
 // readCredential reads the common properties of credentials from the expansion.
@@ -223,13 +200,7 @@ func (d *document) readCredential(node map[string]any) error {
 	if id, _ := d.subject["@id"].(string); id == "" || strings.HasPrefix(id, "_:") {
 		return fmt.Errorf("/credentialSubject/id: want a URL")
 	}
-	return d.readDates(func(name string) (any, bool, error) {
-		if _, there := node[cred+name]; !there {
-			return nil, false, nil
-		}
-		literal, err := only(node, name)
-		return literal["@value"], true, err
-	})
+	return d.readDates(node)
 }
 
 // credentials counts the nodes that are credentials.
@@ -245,16 +216,16 @@ func (d *document) credentials() int {
 
 // readDates sets the narrowest window of all dates: issuanceDate and expirationDate of VCDM
 // 1.1, and validFrom and validUntil of 2.0.
-func (d *document) readDates(member func(name string) (value any, there bool, err error)) error {
+func (d *document) readDates(node map[string]any) error {
 	for _, name := range []string{"issuanceDate", "validFrom", "expirationDate", "validUntil"} {
-		value, there, err := member(name)
+		if _, there := node[cred+name]; !there {
+			continue
+		}
+		literal, err := only(node, name)
 		if err != nil {
 			return err
 		}
-		if !there {
-			continue
-		}
-		text, _ := value.(string)
+		text, _ := literal["@value"].(string)
 		date, err := selfdescription.ParseDateTime(text)
 		if err != nil {
 			return fmt.Errorf("/%s: want a date and time, got %.80q", name, text)

@@ -39,10 +39,6 @@ const (
 	// FormGaiaX signs the hash of the canonical document in hexadecimal, as Gaia-X did since
 	// 2022. The proof is not signed.
 	FormGaiaX Form = "Gaia-X 2022"
-	// FormCompliance signs only credentialSubject.hash, as the compliance service of Gaia-X did
-	// in 2022. Anybody can turn a credential of FormGaiaX into one of this form. So it is
-	// accepted only from issuers that are known compliance services.
-	FormCompliance Form = "Gaia-X 2022 compliance"
 )
 
 // proof of a credential. Its options are all members but the signature.
@@ -118,20 +114,12 @@ type payload struct {
 	bytes []byte
 }
 
-// payloads returns the payload of each form that the document can have.
-func (d *document) payloads(l loader) ([]payload, error) {
-	if d.hash != "" {
-		return []payload{{FormCompliance, []byte(d.hash)}}, nil
-	}
-	canonical, err := rdfc.Canonicalize(d.quads, 0)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256([]byte(canonical))
+// payloads returns the payload of each form that the document with this sum can have.
+func (d *document) payloads(sum selfdescription.Digest) ([]payload, error) {
 	var all []payload
 	// Without the context of the signature suite the proof has no meaning in RDF, so FormW3C is
 	// impossible.
-	if options, err := d.proofOptions(l); err == nil {
+	if options, err := d.proofOptions(); err == nil {
 		optionsSum := sha256.Sum256([]byte(options))
 		all = append(all, payload{FormW3C, append(optionsSum[:], sum[:]...)})
 	} else if errors.Is(err, rdfc.ErrBudget) {
@@ -142,10 +130,10 @@ func (d *document) payloads(l loader) ([]payload, error) {
 }
 
 // proofOptions returns the canonical options of the proof, in the contexts of the document.
-func (d *document) proofOptions(l loader) (string, error) {
+func (d *document) proofOptions() (string, error) {
 	options := maps.Clone(d.proof.options)
 	options["@context"] = d.contexts
-	node, err := l.expand(options)
+	node, err := expand(options)
 	if err != nil {
 		return "", err
 	}

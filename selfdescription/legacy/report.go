@@ -60,11 +60,8 @@ func (c *checks) record(result selfdescription.Result, message string) {
 // signed records the form of the signature and the parts that it leaves unsigned.
 func (c *checks) signed(form Form, credential *selfdescription.Credential, d *document) {
 	c.report.Form = form
-	switch form {
-	case FormGaiaX:
+	if form == FormGaiaX {
 		c.report.Unsigned = []string{"/proof/created", "/proof/proofPurpose", "/proof/verificationMethod"}
-	case FormCompliance:
-		c.report.Unsigned = append(d.unsigned, "/proof/created", "/proof/proofPurpose", "/proof/verificationMethod")
 	}
 	c.report.Unsigned = append(c.report.Unsigned, d.empty...)
 	message := fmt.Sprintf("by %s, in the form %s", credential.Issuer, form)

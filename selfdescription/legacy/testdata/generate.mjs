@@ -49,7 +49,6 @@ const forms = {
   'W3C': async (document, proof) => Buffer.concat([
     sha256(await canonical({'@context': document['@context'], ...proof})), sha256(await canonical(document))]),
   'Gaia-X 2022': async document => Buffer.from(sha256(await canonical(document)).toString('hex')),
-  'Gaia-X 2022 compliance': async document => Buffer.from(document.credentialSubject.hash),
 };
 
 const documents = JSON.parse(readFileSync(here('documents.json'), 'utf8'));
