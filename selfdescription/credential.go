@@ -20,9 +20,8 @@ type Credential struct {
 	// Compact is the token as it was received, and Digest its digest.
 	Compact string
 	Digest  Digest
-	// Signed is the digest of the part that the signature covers. The holder of an ECDSA token
-	// can write its signature in a second valid form, which gives a token with another Digest.
-	// Signed does not change by that.
+	// Signed is the digest of what is signed, as of SignedOf; of a JSON-LD document, the digest of
+	// its canonical form. It is the same in all forms in which the holder can write one credential.
 	Signed Digest
 	// ID of the credential; empty if it has none.
 	ID string

@@ -16,6 +16,15 @@ const sriPrefix = "sha256-"
 // DigestOf returns the digest of a token in compact serialisation. It identifies a credential.
 func DigestOf(compact string) Digest { return sha256.Sum256([]byte(compact)) }
 
+// SignedOf returns the digest of the part of a token that its signature covers. The holder of a token by ECDSA can write its
+// signature in a second form, which gives another digest of the token, and the same here.
+func SignedOf(compact string) Digest {
+	if end := strings.LastIndexByte(compact, '.'); end >= 0 {
+		compact = compact[:end]
+	}
+	return DigestOf(compact)
+}
+
 // String returns the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 

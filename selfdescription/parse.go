@@ -1,7 +1,6 @@
 package selfdescription
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,7 +21,7 @@ func parseCredential(compact string) (*token, *Credential, error) {
 		return nil, nil, err
 	}
 	c := &Credential{
-		Compact: compact, Digest: DigestOf(compact), Signed: sha256.Sum256([]byte(t.signed)),
+		Compact: compact, Digest: DigestOf(compact), Signed: SignedOf(compact),
 		Issuer: t.issuer, KeyID: t.keyID, Algorithm: t.algorithm,
 		ValidFrom: t.from, ValidUntil: t.until,
 	}

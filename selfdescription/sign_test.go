@@ -2,10 +2,8 @@ package selfdescription
 
 import (
 	"context"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,6 +15,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-dev/sluice/selfdescription/sdtest"
 )
 
 func TestNobodySignsWithAKeyThatOthersWouldRefuse(t *testing.T) {
@@ -141,14 +141,7 @@ func TestASecondFormOfASignatureIsTheSameCredential(t *testing.T) {
 // negated returns a credential by ES256 with its signature in the other form.
 func (w *world) negated(t *testing.T, c *Credential) *Credential {
 	t.Helper()
-	cut := strings.LastIndex(c.Compact, ".") + 1
-	signature, err := base64.RawURLEncoding.DecodeString(c.Compact[cut:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := new(big.Int).SetBytes(signature[32:])
-	s.Sub(elliptic.P256().Params().N, s).FillBytes(signature[32:])
-	again, report := w.verifier().Credential(context.Background(), c.Compact[:cut]+base64.RawURLEncoding.EncodeToString(signature))
+	again, report := w.verifier().Credential(context.Background(), sdtest.Negated(t, c.Compact))
 	if !report.OK() {
 		t.Fatalf("\n%s", &report)
 	}

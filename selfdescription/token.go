@@ -48,8 +48,6 @@ type token struct {
 	media         media
 	// from and until are the tightest bounds that header and payload set.
 	from, until time.Time
-	// signed is the part that the signature covers.
-	signed string
 }
 
 // parseToken reads a token in compact serialisation. It checks neither the algorithm nor the
@@ -62,7 +60,7 @@ func parseToken(compact string, limit int, accepted []media) (*token, error) {
 	if len(parts) != 3 {
 		return nil, fmt.Errorf("%d parts between dots, want the 3 of a signed JWT", len(parts))
 	}
-	t := &token{signed: compact[:len(parts[0])+1+len(parts[1])]}
+	t := &token{}
 	if err := decodePart(parts[0], &t.header); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}

@@ -118,8 +118,14 @@ type party struct {
 
 func newParty(t *testing.T, name string) party {
 	t.Helper()
+	return newPartyOf(t, name, "EdDSA")
+}
+
+// newPartyOf returns a party that signs with an algorithm.
+func newPartyOf(t *testing.T, name, algorithm string) party {
+	t.Helper()
 	id := "did:web:" + name + ".example"
-	key, err := selfdescription.GenerateKey("EdDSA", id+"#key-1")
+	key, err := selfdescription.GenerateKey(algorithm, id+"#key-1")
 	must(t, err)
 	signer, err := selfdescription.NewSigner(key)
 	must(t, err)

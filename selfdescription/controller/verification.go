@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/legacy"
 	"github.com/sluice-dev/sluice/selfdescription/shape"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
 
 const (
@@ -53,8 +54,12 @@ func (r *verification) setup(mgr ctrl.Manager) error {
 	issuer := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 		return r.of(ctx, o.(*v1alpha1.TrustedIssuer).Spec.DID)
 	})
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.SelfDescription{}, trust.FieldSigned, trust.Signed); err != nil {
+		return fmt.Errorf("index credentials by what was signed: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("selfdescription").
 		For(&v1alpha1.SelfDescription{}).
+		Watches(&v1alpha1.SelfDescription{}, handler.EnqueueRequestsFromMapFunc(r.otherForms), specChanged).
 		Watches(&v1alpha1.Provider{}, provider, specChanged).
 		Watches(&v1alpha1.Consumer{}, consumer, specChanged).
 		Watches(&v1alpha1.TrustedIssuer{}, issuer, specChanged).
@@ -77,6 +82,23 @@ func (r *verification) of(ctx context.Context, did string) (requests []ctrl.Requ
 	return requests
 }
 
+// otherForms returns requests for all forms of a credential that was withdrawn here.
+func (r *verification) otherForms(ctx context.Context, o client.Object) (requests []ctrl.Request) {
+	sd := o.(*v1alpha1.SelfDescription)
+	c, err := trust.Parse(sd)
+	if err != nil || !sd.Spec.Revoked {
+		return nil
+	}
+	forms, err := trust.Forms(ctx, r.hub, r.Namespace, c.Signed)
+	if err != nil {
+		return nil // the cache was stopped
+	}
+	for i := range forms {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&forms[i])})
+	}
+	return requests
+}
+
 // Reconcile verifies one credential and writes the result.
 func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	sd := &v1alpha1.SelfDescription{}
@@ -87,7 +109,10 @@ func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctr
 		return ctrl.Result{}, err
 	}
 	before := sd.Status.DeepCopy()
-	again := r.verify(ctx, sd)
+	again, err := r.verify(ctx, sd)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	if equality.Semantic.DeepEqual(before, &sd.Status) {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
@@ -100,15 +125,40 @@ func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
+// withdrawn returns the credential if it was withdrawn here, or else another form of it that was; nil if none was. parsed is
+// nil if the credential cannot be read.
+func (r *verification) withdrawn(ctx context.Context, sd *v1alpha1.SelfDescription, parsed *selfdescription.Credential) (*v1alpha1.SelfDescription, error) {
+	switch {
+	case sd.Spec.Revoked:
+		return sd, nil
+	case parsed == nil:
+		return nil, nil
+	}
+	return trust.Withdrawn(ctx, r.hub, r.Namespace, parsed.Signed)
+}
+
 // verify sets the status to the current result, and returns when to verify again; 0 means when
 // something changes.
-func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription) time.Duration {
-	now := r.Clock.Now()
-	if sd.Spec.Revoked {
-		sd.Status.VerifiedAt = nil
-		r.conclude(sd, v1alpha1.CredentialRevoked, "withdrawn here: "+sd.Spec.RevokedBecause)
-		return 0
+func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription) (time.Duration, error) {
+	parsed, err := trust.Parse(sd)
+	if err == nil {
+		describe(&sd.Status, parsed)
 	}
+	withdrawn, err := r.withdrawn(ctx, sd, parsed)
+	if err != nil {
+		return 0, err
+	}
+	if withdrawn != nil {
+		sd.Status.VerifiedAt = nil
+		r.conclude(sd, v1alpha1.CredentialRevoked, "withdrawn here: "+withdrawn.Spec.RevokedBecause)
+		return 0, nil
+	}
+	return r.judge(ctx, sd), nil
+}
+
+// judge is verify for a credential that was not withdrawn here.
+func (r *verification) judge(ctx context.Context, sd *v1alpha1.SelfDescription) time.Duration {
+	now := r.Clock.Now()
 	credential, report := r.read(ctx, sd)
 	if report.Temporary && held(sd) {
 		// The report and its time stay: they are the last known result and its age.
@@ -119,11 +169,6 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 		case now.Sub(at) < mostStale && sd.Status.State == v1alpha1.CredentialVerified:
 			return retry(at, now)
 		}
-	}
-	if parsed, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
-		describe(&sd.Status, parsed)
-	} else if credential != nil {
-		describe(&sd.Status, credential)
 	}
 	sd.Status.Report = steps(report.Steps)
 	switch {

@@ -40,13 +40,19 @@ type desk struct {
 	Options
 }
 
-// issuer is a host that publishes one key, or does not answer.
+// issuer is a host that publishes a key, and those of imported documents, or does not answer.
 type issuer struct {
-	signer *selfdescription.Signer
-	fails  error
+	signer   *selfdescription.Signer
+	imported []jose.JSONWebKey
+	fails    error
 }
 
 func (i *issuer) Key(_ context.Context, id string) (*did.Key, error) {
+	for _, key := range i.imported {
+		if key.KeyID == id {
+			return &did.Key{ID: id, JWK: key}, i.fails
+		}
+	}
 	return &did.Key{ID: id, JWK: i.signer.Public()}, i.fails
 }
 
@@ -76,6 +82,7 @@ func newDesk(t *testing.T) *desk {
 	b := &desk{T: t, clock: clocktesting.NewFakePassiveClock(start), issuer: &issuer{signer: signer}}
 	b.hub = fake.NewClientBuilder().WithScheme(scheme).
 		WithIndex(&v1alpha1.SelfDescription{}, fieldConcerns, concerns).
+		WithIndex(&v1alpha1.SelfDescription{}, trust.FieldSigned, trust.Signed).
 		WithObjects(&v1alpha1.Provider{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "eins"},
 			Spec:       v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: provider, Keys: &runtime.RawExtension{Raw: keys}}},
@@ -112,12 +119,17 @@ func (b *desk) credentials(d *draft.Draft) (list []*v1alpha1.SelfDescription) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		list = append(list, &v1alpha1.SelfDescription{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact)), Generation: 1},
-			Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Presenter: v1alpha1.Presenter{Provider: "eins"}},
-		})
+		list = append(list, presented(compact))
 	}
 	return list
+}
+
+// presented returns a credential that was presented, and is not verified yet.
+func presented(credential string) *v1alpha1.SelfDescription {
+	return &v1alpha1.SelfDescription{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(credential)), Generation: 1},
+		Spec:       v1alpha1.SelfDescriptionSpec{Credential: credential, Presenter: v1alpha1.Presenter{Provider: "eins"}},
+	}
 }
 
 // look verifies a credential at a time after the start, with the given answer of the issuer.
@@ -125,7 +137,10 @@ func (b *desk) look(sd *v1alpha1.SelfDescription, after time.Duration, issuer er
 	b.Helper()
 	b.clock.SetTime(start.Add(after))
 	b.issuer.fails = issuer
-	again := (&verification{Options: b.Options}).verify(b.Context(), sd)
+	again, err := (&verification{Options: b.Options, hub: b.hub}).verify(b.Context(), sd)
+	if err != nil {
+		b.Fatal(err)
+	}
 	ready := meta.IsStatusConditionTrue(sd.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != (sd.Status.State == v1alpha1.CredentialVerified) {
 		b.Errorf("after %s: ready is %t in state %s", after, ready, sd.Status.State)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
 
 var errForbidden = &Error{http.StatusForbidden, "A credential may be withdrawn by its issuer, or by whom it is about if they presented it, " +
@@ -78,9 +79,7 @@ func (s *server) keep(ctx context.Context, compact string, who v1alpha1.Presente
 	}
 	err := s.Hub.Create(ctx, sd)
 	if apierrors.IsAlreadyExists(err) {
-		if err = s.notWithdrawn(ctx, s.live(), compact); err == nil {
-			err = atomically(func() error { return s.takeOver(ctx, sd) })
-		}
+		err = atomically(func() error { return s.takeOver(ctx, sd) })
 	}
 	if err != nil {
 		return fmt.Errorf("store a credential: %w", err)
@@ -88,25 +87,34 @@ func (s *server) keep(ctx context.Context, compact string, who v1alpha1.Presente
 	return nil
 }
 
-// notWithdrawn refuses a credential that was withdrawn here, because it would have no effect.
-func (s *server) notWithdrawn(ctx context.Context, hub client.Reader, compact string) error {
-	digest := selfdescription.DigestOf(compact)
-	stored := &v1alpha1.SelfDescription{}
-	err := hub.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(digest)}, stored)
-	if err != nil || !stored.Spec.Revoked {
-		return client.IgnoreNotFound(err)
+// notWithdrawn refuses a credential that was withdrawn here, in whatever form it is presented, because it would have no
+// effect. It goes by the cache: verification finds what is presented while that lags.
+func (s *server) notWithdrawn(ctx context.Context, compact string) error {
+	withdrawn, err := trust.Withdrawn(ctx, s.Hub, s.Namespace, selfdescription.SignedOf(compact))
+	if err != nil || withdrawn == nil {
+		return err
 	}
+	return errWithdrawn(compact, withdrawn)
+}
+
+func errWithdrawn(compact string, withdrawn *v1alpha1.SelfDescription) error {
 	return &Error{http.StatusUnprocessableEntity, fmt.Sprintf(
-		"Credential %s (%s) was withdrawn here for good: %s. Its issuer can sign another; leave this one out.", digest.SRI(), stored.Status.Type, stored.Spec.RevokedBecause)}
+		"Credential %s (%s) was withdrawn here for good: %s. Its issuer can sign another; leave this one out.",
+		selfdescription.DigestOf(compact).SRI(), withdrawn.Status.Type, withdrawn.Spec.RevokedBecause)}
 }
 
 // takeOver makes a stored credential the new presenter's, if its right is higher than that of the
-// current one. A credential that the broker signed cannot be taken over.
+// current one. A credential that the broker signed cannot be taken over, and one that was withdrawn is refused.
 func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescription) error {
 	stored := &v1alpha1.SelfDescription{}
 	err := s.live().Get(ctx, client.ObjectKeyFromObject(presented), stored)
-	if err != nil || stored.Spec.Presenter == presented.Spec.Presenter {
+	switch {
+	case err != nil:
 		return err
+	case stored.Spec.Revoked:
+		return errWithdrawn(presented.Spec.Credential, stored)
+	case stored.Spec.Presenter == presented.Spec.Presenter:
+		return nil
 	}
 	c, err := selfdescription.Parse(presented.Spec.Credential)
 	if err != nil || c.Issuer == s.DID {
@@ -190,5 +198,27 @@ func (s *server) mayRevoke(ctx context.Context, sd *v1alpha1.SelfDescription, wh
 		return false, nil
 	}
 	has, err := s.right(ctx, c, who)
-	return has == issuer || has == concerned && sd.Spec.Presenter == who, err
+	if err != nil || has != concerned || sd.Spec.Presenter != who {
+		return has == issuer, err
+	}
+	return s.isFirst(ctx, sd, c, has)
+}
+
+// isFirst reports whether no other presenter with the same right, or a higher one, had a form of a credential before. A
+// withdrawal holds for all forms.
+func (s *server) isFirst(ctx context.Context, sd *v1alpha1.SelfDescription, c *selfdescription.Credential, has right) (bool, error) {
+	forms, err := trust.Forms(ctx, s.Hub, s.Namespace, c.Signed)
+	if err != nil {
+		return false, err
+	}
+	for i := range forms {
+		other := &forms[i]
+		if other.Spec.Presenter == sd.Spec.Presenter || sd.CreationTimestamp.Before(&other.CreationTimestamp) {
+			continue
+		}
+		if theirs, err := s.right(ctx, c, other.Spec.Presenter); err != nil || theirs >= has {
+			return false, err
+		}
+	}
+	return true, nil
 }

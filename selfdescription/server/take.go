@@ -26,7 +26,7 @@ func (s *server) take(ctx context.Context, who v1alpha1.Presenter, credentials [
 	turn.(*sync.Mutex).Lock()
 	defer turn.(*sync.Mutex).Unlock()
 	for _, compact := range credentials {
-		if err := s.notWithdrawn(ctx, s.Hub, compact); err != nil {
+		if err := s.notWithdrawn(ctx, compact); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
 
 // stock is a hub with credentials, and a server of it.
@@ -39,8 +40,9 @@ func newStock(t *testing.T, has ...client.Object) *stock {
 		t.Fatal(err)
 	}
 	return &stock{t, newServer(Options{
-		Hub: fake.NewClientBuilder().WithScheme(scheme).WithObjects(has...).Build(), Namespace: "ns",
-		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)),
+		Hub:       fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.SelfDescription{}, trust.FieldSigned, trust.Signed).WithObjects(has...).Build(),
+		Namespace: "ns",
+		Clock:     clocktesting.NewFakePassiveClock(time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)),
 	})}
 }
 
