@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
 
 // admission keeps the claims and the condition Admitted of member clusters up to date.
@@ -97,8 +98,8 @@ func (r *admission) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 
 // admit sets claims, report and condition, and returns when the first claim ends.
 func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) (time.Duration, error) {
-	s, trust := &cluster.Status, cluster.Spec.Trust
-	if trust == nil {
+	s, wanted := &cluster.Status, cluster.Spec.Trust
+	if wanted == nil {
 		s.Claims, s.Admission = nil, nil
 		s.Conditions = slices.DeleteFunc(s.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionAdmitted })
 		return 0, nil
@@ -113,15 +114,15 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 			fmt.Sprintf("member cluster %s: spec.provider %q names no Provider: add it with `sluice provider add`", cluster.Name, cluster.Spec.Provider))
 		return 0, nil
 	}
-	grace := time.Duration(trust.GraceSeconds) * time.Second
+	grace := time.Duration(wanted.GraceSeconds) * time.Second
 	now := r.Clock.Now()
 	set, err := r.credentials(ctx, r.hub, v1alpha1.Presenter{Provider: cluster.Spec.Provider}, cluster, now.Add(-grace))
 	if err != nil {
 		return 0, err
 	}
-	claims, report := selfdescription.Admit(set, trust.Offering,
+	claims, report := selfdescription.Admit(set, wanted.Offering,
 		selfdescription.ClusterFacts{UID: s.UID, KeyHash: s.KeyHash},
-		selfdescription.Requirements{Provider: provider, Types: trust.Types}, book.Issuers, now.Add(-grace))
+		selfdescription.Requirements{Provider: provider, Types: wanted.Types}, book.Issuers, now.Add(-grace))
 	if failed := report.Failed(); failed != nil {
 		r.conclude(cluster, nil, report.Steps, "NotProven", fmt.Sprintf("%s: %s", failed.Name, failed.Message))
 		return 0, nil
@@ -150,11 +151,7 @@ func (o *Options) credentials(ctx context.Context, hub client.Reader, who v1alph
 			if sd.Status.Type == selfdescription.TypeClusterMeasurement && (cluster == nil || sd.Labels[v1alpha1.LabelCluster] != cluster.Name) {
 				continue
 			}
-			if sd.Spec.Legacy {
-				if c, _ := o.read(ctx, sd); c != nil {
-					set = append(set, c)
-				}
-			} else if c, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
+			if c, err := trust.Parse(sd); err == nil {
 				set = append(set, c)
 			}
 		}

@@ -1,9 +1,7 @@
 package controller_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,27 +12,13 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/controller"
 )
 
 // A document that jsonld.js signed in 2022's dialect, which an operator imported.
 func TestAnImportedDocumentIsVerifiedAndSaysWhatItsFormLeavesUnsigned(t *testing.T) {
-	raw, err := os.ReadFile("../legacy/testdata/vectors.json")
-	must(t, err)
-	var file struct {
-		Keys    []jose.JSONWebKey
-		Vectors []struct {
-			Name     string
-			Document json.RawMessage
-		}
-	}
-	must(t, json.Unmarshal(raw, &file))
-	var document bytes.Buffer
-	for _, v := range file.Vectors {
-		if v.Name == "data centre with numbers, Gaia-X 2022, ES256" {
-			must(t, json.Compact(&document, v.Document))
-		}
-	}
-	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: file.Keys})
+	document, published := controller.Imported(t, "data centre with numbers, Gaia-X 2022, ES256")
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: published})
 	must(t, err)
 
 	w := newWorld(t)
@@ -46,8 +30,8 @@ func TestAnImportedDocumentIsVerifiedAndSaysWhatItsFormLeavesUnsigned(t *testing
 		w := newWorld(t)
 		w.provider("eins", newParty(t, "provider")) // another key than the one it is signed with
 		sd := &v1alpha1.SelfDescription{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(document.String()))},
-			Spec:       v1alpha1.SelfDescriptionSpec{Credential: document.String(), Legacy: true, Presenter: v1alpha1.Presenter{Provider: "eins"}, KeyID: "did:web:provider.example#key-1"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(document))},
+			Spec:       v1alpha1.SelfDescriptionSpec{Credential: document, Legacy: true, Presenter: v1alpha1.Presenter{Provider: "eins"}, KeyID: "did:web:provider.example#key-1"},
 		}
 		must(t, w.Create(t.Context(), sd))
 		w.eventually("that key is looked for", func() string {
@@ -58,8 +42,8 @@ func TestAnImportedDocumentIsVerifiedAndSaysWhatItsFormLeavesUnsigned(t *testing
 			return ""
 		})
 	})
-	tampered := strings.Replace(document.String(), `"DE"`, `"US"`, 1)
-	for text, want := range map[string]v1alpha1.CredentialState{document.String(): v1alpha1.CredentialVerified, tampered: v1alpha1.CredentialRejected} {
+	tampered := strings.Replace(document, `"DE"`, `"US"`, 1)
+	for text, want := range map[string]v1alpha1.CredentialState{document: v1alpha1.CredentialVerified, tampered: v1alpha1.CredentialRejected} {
 		sd := &v1alpha1.SelfDescription{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(text))},
 			Spec:       v1alpha1.SelfDescriptionSpec{Credential: text, Legacy: true, Presenter: v1alpha1.Presenter{Provider: "eins"}},

@@ -197,13 +197,13 @@ func (r *verification) judge(ctx context.Context, sd *v1alpha1.SelfDescription) 
 
 // read verifies a credential in its own form. For a legacy form, the report has a step of its
 // own for the parts that are not signed.
-func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*selfdescription.Credential, selfdescription.Report) {
-	issuers := o.Book.Picture().Issuers
+func (r *verification) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*selfdescription.Credential, selfdescription.Report) {
+	issuers := r.Book.Picture().Issuers
 	if !sd.Spec.Legacy {
-		verifier := selfdescription.Verifier{Keys: o.Keys, Statuses: o.Statuses, Issuers: issuers, Now: o.Clock.Now}
+		verifier := selfdescription.Verifier{Keys: r.Keys, Statuses: r.Statuses, Issuers: issuers, Now: r.Clock.Now}
 		return verifier.Credential(ctx, sd.Spec.Credential)
 	}
-	importer := legacy.Importer{Keys: o.Keys, Issuers: issuers, KeyID: sd.Spec.KeyID, Now: o.Clock.Now}
+	importer := legacy.Importer{Keys: r.Keys, Issuers: issuers, KeyID: sd.Spec.KeyID, Now: r.Clock.Now}
 	credential, report := importer.Import(ctx, sd.Spec.Credential)
 	if report.Form != "" {
 		message := fmt.Sprintf("%s, which signs everything", report.Form)
