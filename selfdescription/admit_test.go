@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -291,6 +292,34 @@ func TestRequiredTypes(t *testing.T) {
 	d.trust(provider, TypeIssuer, "", false)
 	_, report = d.admit()
 	refused(t, report, StepAdmit, "no Issuer that")
+}
+
+// The shape of an imported document of another vocabulary is not checked. So it is no offering, whatever its type is called.
+func TestAnOfferingOfAnotherVocabularyIsNone(t *testing.T) {
+	const gaiaX2210 = "https://registry.lab.gaia-x.eu/development/api/trusted-shape-registry/v1/shapes/jsonld/trustframework#"
+	for _, row := range []struct {
+		name, kind string
+		says       object
+	}{
+		{"with the terms of the current one", "https://vocabulary.example/ns#ServiceOffering", offering(offeringID)},
+		{"an earlier one", gaiaX2210 + "ServiceOffering", object{"id": offeringID, gaiaX2210 + "providedBy": object{"id": "https://provider.example/lp"}}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := newDossier(t)
+			want, _ := d.admit()
+			foreign := *d.offering
+			foreign.Type, foreign.Claims, foreign.Signed = row.kind, row.says, DigestOf(row.kind)
+			foreign.ValidFrom = d.offering.ValidFrom.Add(time.Hour)
+			d.more = append(d.more, &foreign)
+			claims, report := d.admit()
+			if diff := cmp.Diff(want, claims); !report.OK() || diff != "" {
+				t.Errorf("it replaces the provider's offering: claims (-want +got):\n%s\n%s", diff, &report)
+			}
+			d.offering = nil
+			_, report = d.admit()
+			refused(t, report, StepReferences, "no service offering")
+		})
+	}
 }
 
 // Whoever trusts no issuer sees what the provider says of itself, and nothing that others say.

@@ -42,9 +42,8 @@ func (a *admission) follow(offering string) error {
 	return nil
 }
 
-// isOffering reports whether a type is a service offering: the names of its subclasses end like
-// it.
-func isOffering(subjectType string) bool { return strings.HasSuffix(subjectType, TypeServiceOffering) }
+// isOffering reports whether a type is a service offering. A type of another vocabulary is none, whatever its name is.
+func isOffering(subjectType string) bool { return shape.Is(subjectType, TypeServiceOffering) }
 
 // followProvider finds the LegalPerson. It must be signed by the provider itself, or by a
 // trusted issuer for an id that only the provider can have. Otherwise a provider could refer to

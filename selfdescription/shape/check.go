@@ -126,7 +126,7 @@ func (c *checker) types(path string, n map[string]any, want expectation) ([]stri
 			continue
 		}
 		names = append(names, name)
-		fits = fits || slices.ContainsFunc(want.classes, func(class string) bool { return is(name, class) })
+		fits = fits || slices.ContainsFunc(want.classes, func(class string) bool { return Is(name, class) })
 	}
 	if len(names) > 0 && !fits {
 		c.refuse(at(path, key), RuleClass, value)
@@ -135,7 +135,7 @@ func (c *checker) types(path string, n map[string]any, want expectation) ([]stri
 		c.refuse(at(path, key), RuleType, value)
 	}
 	special := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return slices.ContainsFunc(names, func(other string) bool { return other != name && is(other, name) })
+		return slices.ContainsFunc(names, func(other string) bool { return other != name && Is(other, name) })
 	})
 	slices.Sort(special)
 	return slices.Compact(special), len(names) > 0 || want.foreign

@@ -1,5 +1,7 @@
 package shape
 
+import "slices"
+
 // many means that an attribute may occur any number of times.
 const many = 0
 
@@ -134,15 +136,10 @@ func (a attribute) coerced(t datatype) attribute {
 	return a
 }
 
-// is reports whether the class name is want or a subclass of it.
-func is(name, want string) bool {
-	if name == want {
+// Is reports whether a type without prefix is a class of the tables or one of its subclasses.
+func Is(name, class string) bool {
+	if name == class {
 		return true
 	}
-	for _, parent := range classes[name].parents {
-		if is(parent, want) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(classes[name].parents, func(parent string) bool { return Is(parent, class) })
 }
