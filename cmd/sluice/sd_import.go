@@ -27,7 +27,8 @@ Tokens) on behalf of a provider, and print how it was verified. No broker takes 
 an operator vouches that the provider handed it over. The report says which fields its form leaves unsigned.
 
 Contexts are those of the W3C and of Gaia-X 25.11 and 22.10; docs/operating.md has their URLs. A proof of 2022 or 2023
-may name the issuer's DID where it should name a key: say with --key which of the issuer's keys it is.`,
+may name the issuer's DID where it should name a key: say with --key which of the issuer's keys it is. A credential that
+was imported before, for another provider or with another key, is replaced.`,
 		Example: `  sluice sd import participant.jsonld --provider acme
   sluice sd import participant.jsonld --provider acme --key did:web:acme.example#JWK2020-RSA`,
 		Args: cobra.ExactArgs(1),
@@ -47,7 +48,7 @@ may name the issuer's DID where it should name a key: say with --key which of th
 				ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(string(text)))},
 				Spec:       v1alpha1.SelfDescriptionSpec{Credential: string(text), Legacy: true, KeyID: key, Presenter: v1alpha1.Presenter{Provider: provider}},
 			}
-			if err := c.Create(cmd.Context(), sd); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := storeImported(cmd.Context(), c, sd); err != nil {
 				return fmt.Errorf("store %s: %w", args[0], err)
 			}
 			return printVerdict(cmd, c, sd)
@@ -57,6 +58,32 @@ may name the issuer's DID where it should name a key: say with --key which of th
 	cmd.Flags().StringVar(&key, "key", "", "DID URL of the issuer's key, where the proof names none")
 	_ = cmd.MarkFlagRequired("provider")
 	return cmd
+}
+
+// storeImported stores a credential. It replaces one that was imported with another key or for another provider, because
+// neither can be changed. One that was withdrawn stays so.
+func storeImported(ctx context.Context, c client.Client, sd *v1alpha1.SelfDescription) error {
+	err := c.Create(ctx, sd)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	stored := &v1alpha1.SelfDescription{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(sd), stored); err != nil {
+		return err
+	}
+	switch {
+	case stored.Spec.Revoked:
+		return fmt.Errorf("it was withdrawn here for good: %s; its issuer can sign another", stored.Spec.RevokedBecause)
+	case !stored.Spec.Legacy:
+		return fmt.Errorf("%s has it, and not as an import; delete that first", stored.Name)
+	case stored.Spec.Presenter == sd.Spec.Presenter && stored.Spec.KeyID == sd.Spec.KeyID:
+		return nil
+	}
+	unchanged := client.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion}
+	if err := c.Delete(ctx, stored, unchanged); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("replace the one of %s: %w", stored.Spec.Presenter, err)
+	}
+	return c.Create(ctx, sd)
 }
 
 // printVerdict waits until a credential is verified or rejected, and prints the report.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/selfdescription"
 )
 
 // startHub starts an embedded hub, and returns it with a client and its data folder.
@@ -143,6 +144,47 @@ func TestOperatorOfTrust(t *testing.T) {
 		}
 		if !stored.Spec.Revoked || stored.Spec.RevokedBecause != "sold" {
 			t.Errorf("it is not revoked: %v, because %q", stored.Spec.Revoked, stored.Spec.RevokedBecause)
+		}
+	})
+	t.Run("a document is imported anew with a key, or for another provider", func(t *testing.T) {
+		text := `{"a": "document"}`
+		key := client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(text))}
+		imported := func(provider, keyID string) error {
+			return storeImported(t.Context(), c, &v1alpha1.SelfDescription{
+				ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+				Spec:       v1alpha1.SelfDescriptionSpec{Credential: text, Legacy: true, KeyID: keyID, Presenter: v1alpha1.Presenter{Provider: provider}},
+			})
+		}
+		stored := &v1alpha1.SelfDescription{}
+		for _, row := range []struct{ provider, key string }{
+			{"acme", ""}, {"acme", ""}, {"acme", "did:web:provider.example#key-1"}, {"far", "did:web:provider.example#key-1"},
+		} {
+			before := stored.UID
+			if err := imported(row.provider, row.key); err != nil {
+				t.Fatal(err)
+			}
+			same := stored.Spec.Provider == row.provider && stored.Spec.KeyID == row.key
+			if err := c.Get(t.Context(), key, stored); err != nil {
+				t.Fatal(err)
+			}
+			if stored.Spec.Provider != row.provider || stored.Spec.KeyID != row.key {
+				t.Errorf("for %s with key %q, it is of %q with key %q", row.provider, row.key, stored.Spec.Provider, stored.Spec.KeyID)
+			}
+			if same && stored.UID != before {
+				t.Error("it was replaced although nothing changed")
+			}
+		}
+		stored.Spec.Revoked, stored.Spec.RevokedBecause = true, "sold"
+		if err := c.Update(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+		for _, provider := range []string{"acme", "far"} {
+			if err := imported(provider, ""); err == nil || !strings.Contains(err.Error(), "withdrawn here for good: sold") {
+				t.Errorf("for %s, once it is withdrawn: %v", provider, err)
+			}
+		}
+		if err := c.Delete(t.Context(), stored); err != nil {
+			t.Fatal(err)
 		}
 	})
 	t.Run("what is proven of a cluster", func(t *testing.T) {
