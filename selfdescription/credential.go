@@ -4,9 +4,10 @@ import "time"
 
 // Limits of input. A SelfDescription of the hub has the same limit for its credential.
 const (
-	MaxCredential   = 256 << 10 // bytes of a credential in compact serialisation
-	MaxPresentation = 1 << 20   // bytes of a presentation in compact serialisation
-	MaxCredentials  = 64        // credentials in a presentation
+	MaxCredential      = 256 << 10 // bytes of a credential in compact serialisation
+	MaxStatusListToken = 2 << 20   // bytes of a status list credential in compact serialisation; MaxStatusList random bits fit
+	MaxPresentation    = 1 << 20   // bytes of a presentation in compact serialisation
+	MaxCredentials     = 64        // credentials in a presentation
 )
 
 // Media types of the tokens that Sluice issues.

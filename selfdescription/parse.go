@@ -11,12 +11,12 @@ import (
 // Parse reads a VC-JWT without verifying it: its content may be forged. Use it to show
 // credentials that a [Verifier] refused.
 func Parse(compact string) (*Credential, error) {
-	_, credential, err := parseCredential(compact)
+	_, credential, err := parseCredential(compact, MaxCredential)
 	return credential, err
 }
 
-func parseCredential(compact string) (*token, *Credential, error) {
-	t, err := parseToken(compact, MaxCredential, credentialMedia)
+func parseCredential(compact string, limit int) (*token, *Credential, error) {
+	t, err := parseToken(compact, limit, credentialMedia)
 	if err != nil {
 		return nil, nil, err
 	}

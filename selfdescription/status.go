@@ -239,7 +239,7 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 		return nil, temporaryError{err}
 	}
 	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
-	list, report := v.signed(ctx, compact, checks)
+	list, report := v.signed(ctx, compact, MaxStatusListToken, checks)
 	if failed := report.Failed(); failed != nil {
 		err := fmt.Errorf("%s: %s", failed.Name, failed.Message)
 		if report.Temporary {
@@ -278,7 +278,7 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 
 // IsStatusList reports whether a token has the form of a status list. It may be forged.
 func IsStatusList(compact string) bool {
-	list, err := Parse(compact)
+	_, list, err := parseCredential(compact, MaxStatusListToken)
 	if err != nil || list.Type != TypeStatusList || !hasType(list.types, typeStatusListCredential) {
 		return false
 	}

@@ -39,6 +39,11 @@ func (w *world) publish(tb testing.TB, issuer string, purpose StatusPurpose, set
 	if err := list.Set(7, set); err != nil {
 		tb.Fatal(err)
 	}
+	w.publishList(tb, issuer, purpose, list)
+}
+
+func (w *world) publishList(tb testing.TB, issuer string, purpose StatusPurpose, list *StatusList) {
+	tb.Helper()
 	doc := list.Document(listURL, purpose)
 	doc.ValidFrom, doc.ValidUntil = at.Add(-time.Hour), at.Add(time.Hour)
 	compact, err := w.signer(tb, issuer).Credential(doc)

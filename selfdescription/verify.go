@@ -49,7 +49,7 @@ type Verifier struct {
 // credential holds apart from them.
 func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential, Report) {
 	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow, StepStatus, StepShape, StepIssuer)
-	c, report := v.signed(ctx, compact, checks)
+	c, report := v.signed(ctx, compact, MaxCredential, checks)
 	if c == nil {
 		return nil, report
 	}
@@ -96,8 +96,8 @@ func (v *Verifier) checkStatus(ctx context.Context, c *Credential, checks *check
 
 // signed does the steps that are the same for credentials of every type: parse to window. The
 // credential is nil if one fails.
-func (v *Verifier) signed(ctx context.Context, compact string, checks *checks) (*Credential, Report) {
-	t, c, err := parseCredential(compact)
+func (v *Verifier) signed(ctx context.Context, compact string, limit int, checks *checks) (*Credential, Report) {
+	t, c, err := parseCredential(compact, limit)
 	if err != nil {
 		return nil, checks.fail(Rejected, err)
 	}

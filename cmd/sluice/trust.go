@@ -123,10 +123,12 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, e
 		return o, err
 	}
 	book := &trust.Book{}
-	hosts := func(host string) bool { return slices.Contains(f.hosts, host) || book.Hosts(host) }
+	beside := func(known func(string) bool) func(string) bool {
+		return func(host string) bool { return slices.Contains(f.hosts, host) || known(host) }
+	}
 	fetch := guarded.NewClient(guarded.Options{AllowAddresses: f.addresses})
-	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: hosts}
-	statuses := &trust.Statuses{Client: fetch, Hosts: hosts, Clock: clock.RealClock{}}
+	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: beside(book.Hosts)}
+	statuses := &trust.Statuses{Client: fetch, Hosts: beside(book.ListHosts), Clock: clock.RealClock{}}
 	err = controller.SetupWithManager(mgr, controller.Options{
 		Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
 		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: f.measure, Recorder: f.recorder,

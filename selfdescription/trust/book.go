@@ -31,8 +31,12 @@ func (b *Book) Keys(did string) (*jose.JSONWebKeySet, bool) {
 	return keys, ok
 }
 
-// Hosts reports whether a host is that of a known provider, consumer or issuer; for did.Resolver.
-func (b *Book) Hosts(host string) bool { return b.Picture().hosts[host] }
+// Hosts reports whether a host is that of a known provider, consumer or issuer of which the operator configured no keys; for
+// did.Resolver.
+func (b *Book) Hosts(host string) bool { return b.Picture().keyHosts[host] }
+
+// ListHosts reports whether a host is that of a known provider, consumer or issuer; for Statuses.
+func (b *Book) ListHosts(host string) bool { return b.Picture().listHosts[host] }
 
 // Refresh reads the cache, and makes a new picture if something has changed.
 func (b *Book) Refresh(ctx context.Context, hub client.Reader, namespace string) error {

@@ -20,9 +20,6 @@ const (
 	// URLs: the last that were used.
 	mostStatuses = 1000
 	mostKept     = 64 << 20
-	// mostStatusBytes limits the size of one: a list of the largest size that hardly
-	// compresses.
-	mostStatusBytes = selfdescription.MaxCredential * 8
 )
 
 // Statuses fetches status lists through the same guarded client as keys, and keeps them for ten
@@ -30,7 +27,7 @@ const (
 // list that cannot be fetched after that is an error: the caller decides how long its earlier
 // result remains valid.
 type Statuses struct {
-	// Client that fetches, and the allowed hosts.
+	// Client that fetches, and the hosts that may be asked.
 	Client *http.Client
 	Hosts  func(host string) bool
 	Clock  clock.PassiveClock
@@ -51,7 +48,7 @@ func (s *Statuses) StatusList(ctx context.Context, url string) (string, error) {
 	if compact, ok := s.known(url, now); ok {
 		return compact, nil
 	}
-	raw, err := did.Fetch(ctx, s.Client, s.Hosts, url, mostStatusBytes)
+	raw, err := did.Fetch(ctx, s.Client, s.Hosts, url, selfdescription.MaxStatusListToken)
 	if err != nil {
 		return "", err
 	}

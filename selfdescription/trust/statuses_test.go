@@ -99,6 +99,19 @@ func TestAListIsFetchedAgainAfterAWhile(t *testing.T) {
 	}
 }
 
+// TestAListOfAnySizeIsKept: also one of the largest size that hardly compresses.
+func TestAListOfAnySizeIsKept(t *testing.T) {
+	h := &shelf{text: signedList(t, selfdescription.MaxStatusList)}
+	if len(h.text) <= selfdescription.MaxCredential || len(h.text) > selfdescription.MaxStatusListToken {
+		t.Fatalf("%d bytes", len(h.text))
+	}
+	s := h.statuses()
+	h.ask(t, s, 1)
+	if h.ask(t, s, 1); h.asked != 1 {
+		t.Errorf("needed twice, it is fetched %d times", h.asked)
+	}
+}
+
 // TestListsThatAreKeptAreBoundedByTheirBytes: each is nearly as large as a credential may be.
 func TestListsThatAreKeptAreBoundedByTheirBytes(t *testing.T) {
 	h := &shelf{text: signedList(t, 8*130<<10)}

@@ -27,8 +27,9 @@ type Picture struct {
 	broker string
 	// keys that the operator configured, by DID; for these DIDs nothing is fetched.
 	keys map[string]*jose.JSONWebKeySet
-	// hosts at which the other DIDs publish their keys.
-	hosts map[string]bool
+	// keyHosts are the hosts at which the other DIDs publish their keys, listHosts those at which any known DID may publish
+	// status lists.
+	keyHosts, listHosts map[string]bool
 	// issuers' assurance, by DID and type of credential.
 	issuers map[string]map[string]selfdescription.Assurance
 }
@@ -36,7 +37,7 @@ type Picture struct {
 func blank() *Picture {
 	return &Picture{
 		dids: map[v1alpha1.Presenter]string{}, presenters: map[string]v1alpha1.Presenter{},
-		keys: map[string]*jose.JSONWebKeySet{}, hosts: map[string]bool{},
+		keys: map[string]*jose.JSONWebKeySet{}, keyHosts: map[string]bool{}, listHosts: map[string]bool{},
 		issuers: map[string]map[string]selfdescription.Assurance{},
 	}
 }
@@ -125,9 +126,13 @@ func (r *resources) picture() *Picture {
 	return t
 }
 
-// know records where the keys of a DID are. Configured keys that cannot be parsed count as
+// know records where the keys and the status lists of a DID are. Configured keys that cannot be parsed count as
 // none.
 func (t *Picture) know(who *v1alpha1.Identified) {
+	host, err := did.WebHost(who.DID)
+	if err == nil {
+		t.listHosts[host] = true
+	}
 	if who.Keys != nil {
 		set := &jose.JSONWebKeySet{}
 		if err := json.Unmarshal(who.Keys.Raw, set); err != nil {
@@ -136,8 +141,8 @@ func (t *Picture) know(who *v1alpha1.Identified) {
 		t.keys[who.DID] = set
 		return
 	}
-	if host, err := did.WebHost(who.DID); err == nil {
-		t.hosts[host] = true
+	if err == nil {
+		t.keyHosts[host] = true
 	}
 }
 

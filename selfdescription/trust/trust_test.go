@@ -123,10 +123,24 @@ func TestOnlyHostsOfThoseWithoutKeysOfTheirOwnAreAsked(t *testing.T) {
 	}
 }
 
+func TestStatusListsMayBeAtTheHostOfEveryKnownDID(t *testing.T) {
+	book := &Book{}
+	if book.ListHosts("provider.example") {
+		t.Error("a book that was never read allows a host")
+	}
+	book.picture.Store(picture())
+	if !book.ListHosts("provider.example") || !book.ListHosts("notary.example") {
+		t.Error("the host of a provider, or of an issuer whose keys are known, may not be asked for status lists")
+	}
+	if book.ListHosts("stranger.example") {
+		t.Error("the host of a stranger may be asked")
+	}
+}
+
 func TestKeysThatCannotBeReadAreNotReplacedByFetchedOnes(t *testing.T) {
 	p := blank()
 	p.know(&v1alpha1.Identified{DID: provider, Keys: &runtime.RawExtension{Raw: []byte(`{"keys": "none"}`)}})
-	if keys, ok := p.keys[provider]; !ok || len(keys.Keys) > 0 || p.hosts["provider.example"] {
-		t.Errorf("keys %v, configured %t, host allowed %t", keys, ok, p.hosts["provider.example"])
+	if keys, ok := p.keys[provider]; !ok || len(keys.Keys) > 0 || p.keyHosts["provider.example"] {
+		t.Errorf("keys %v, configured %t, host allowed %t", keys, ok, p.keyHosts["provider.example"])
 	}
 }
