@@ -92,12 +92,12 @@ func TestFetch(t *testing.T) {
 	}{
 		"page":                        {say("hello"), ""},
 		"page of the greatest length": {say(strings.Repeat("x", 1000)), ""},
-		"page too long":               {say(strings.Repeat("x", 1001)), "invalid"},
+		"page too long":               {say(strings.Repeat("x", 1001)), "unreachable"},
 		"page without end": {func(w http.ResponseWriter, _ *http.Request) {
 			for err := error(nil); err == nil; {
 				_, err = w.Write(make([]byte, long))
 			}
-		}, "invalid"},
+		}, "unreachable"},
 		"page cut short": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("{}"))
@@ -106,7 +106,7 @@ func TestFetch(t *testing.T) {
 		"compressed page": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write([]byte("hello"))
-		}, "invalid"},
+		}, "unreachable"},
 		"redirect to a page": {func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/elsewhere" {
 				say("hello")(w, r)

@@ -35,7 +35,7 @@ func TestDocumentsThatListNoUsableKey(t *testing.T) {
 		{"name twice in a key", `{"id":"D","verificationMethod":[{"id":"D#key-1","type":"JsonWebKey2020","controller":"D","publicKeyJwk":{"kty":"EC","kty":"OKP"}}],"assertionMethod":["D#key-1"]}`, refused, "duplicate"},
 		{"trailing data", `{"id":"D","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"]}{}`, refused, "trailing"},
 		{"depth", `{"id":"D","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"],"x":` + strings.Repeat("[", 17) + strings.Repeat("]", 17) + `}`, refused, "too deep"},
-		{"size", `{"id":"D","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"]` + strings.Repeat(" ", maxDocument) + `}`, refused, "longer than"},
+		{"size", `{"id":"D","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"]` + strings.Repeat(" ", maxDocument) + `}`, foreign, "longer than"},
 		{"many keys", `{"id":"D","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"` + strings.Repeat(`,"#x"`, maxMethods) + `]}`, refused, "more than 64 keys"},
 		{"private key", `{"id":"D","verificationMethod":[{"id":"D#key-1","type":"JsonWebKey2020","controller":"D","publicKeyJwk":P}],"assertionMethod":["D#key-1"]}`, refused, "private key"},
 		{"private key elsewhere in the document", `{"id":"D","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"],"keyAgreement":[{"publicKeyJwk":P}]}`, refused, "private key"},

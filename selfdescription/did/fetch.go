@@ -18,9 +18,9 @@ import (
 // the client's setting is.
 //
 // It blocks for at most the client's timeout. The error is an *InvalidError for a URL that is
-// not allowed, an address that is not public, an answer that is too long, and 410. All other
-// errors are *UnreachableError. That includes 404 and redirects, which a proxy may send while
-// the host is down.
+// not allowed, an address that is not public, and 410. All other errors are *UnreachableError.
+// That includes 404, redirects, and answers that are compressed or too long, which a proxy may
+// send while the host is down.
 func Fetch(ctx context.Context, client *http.Client, hosts func(host string) bool, rawURL string, max int64) ([]byte, error) {
 	if len(rawURL) > 2048 {
 		return nil, invalid(clip(rawURL), "longer than 2048 bytes")
@@ -61,14 +61,14 @@ func fetch(ctx context.Context, client *http.Client, hosts func(host string) boo
 		return nil, &UnreachableError{ID: id, Err: fmt.Errorf("the host answers with status %d", response.StatusCode)}
 	}
 	if response.Header.Get("Content-Encoding") != "" {
-		return nil, invalid(id, "it is compressed, which was not asked for")
+		return nil, &UnreachableError{ID: id, Err: errors.New("the answer is compressed, which was not asked for")}
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, max+1))
 	if err != nil {
 		return nil, &UnreachableError{ID: id, Err: fmt.Errorf("read the answer: %w", err)}
 	}
 	if int64(len(body)) > max {
-		return nil, invalid(id, "longer than %d bytes", max)
+		return nil, &UnreachableError{ID: id, Err: fmt.Errorf("the answer is longer than %d bytes", max)}
 	}
 	return body, nil
 }

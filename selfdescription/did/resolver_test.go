@@ -151,9 +151,14 @@ func TestOnlyTheOwnersWordTakesKeysAway(t *testing.T) {
 		"a document that is broken": {say(`{"id":"` + o.did + `","assertionMethod":7}`), true},
 		"404":                       {status(http.StatusNotFound), false},
 		"a page":                    {say("<html>"), false},
-		"an empty object":           {say("{}"), false},
-		"another DID's document":    {say(`{"id":"did:web:other.example"}`), false},
-		"redirect":                  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, false},
+		"a page of 65 KiB":          {say("<html>" + strings.Repeat(" ", 65<<10)), false},
+		"a compressed page": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write([]byte("<html>"))
+		}, false},
+		"an empty object":        {say("{}"), false},
+		"another DID's document": {say(`{"id":"did:web:other.example"}`), false},
+		"redirect":               {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			net.organisation(t, provider)
