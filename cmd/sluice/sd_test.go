@@ -218,7 +218,7 @@ func TestSDSignRefusesWhatAVerifierWould(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("Country: DE"), []byte("Country: Germany")), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(`Country: "DE"`), []byte("Country: Germany")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sluice(t, "sd", "sign", "--dir", dir); err == nil || !strings.Contains(err.Error(), "countryCode") || !strings.Contains(err.Error(), "Germany") {

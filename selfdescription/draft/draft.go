@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"text/template"
 
 	_ "embed" // the commented file
 
-	"sigs.k8s.io/yaml"
+	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
 // Draft is a provider's description of itself.
@@ -85,7 +86,7 @@ const (
 // leave out datacenters and clusters.
 func Parse(data []byte) (*Draft, error) {
 	d := &Draft{}
-	if err := yaml.UnmarshalStrict(data, d); err != nil {
+	if err := strictjson.DecodeYAML(data, d); err != nil {
 		return nil, err
 	}
 	return d, d.check()
@@ -133,8 +134,9 @@ func (d *Draft) check() error {
 //go:embed draft.yaml.tmpl
 var commented string
 
+// A quoted string of Go is a double-quoted scalar of YAML 1.2, with the same escapes.
 var file = template.Must(template.New("draft").Funcs(template.FuncMap{
-	"quote": quote, "gaiaXTerms": func() string { return GaiaXTerms },
+	"quote": strconv.Quote, "gaiaXTerms": func() string { return GaiaXTerms },
 }).Parse(commented))
 
 // Write returns the file of a draft, with comments on the fields that remain to be filled in.
@@ -144,13 +146,4 @@ func Write(d *Draft) ([]byte, error) {
 		return nil, fmt.Errorf("write the draft: %w", err)
 	}
 	return out.Bytes(), nil
-}
-
-// quote writes a string as a YAML scalar, which a JSON string is.
-func quote(s string) (string, error) {
-	text, err := yaml.Marshal(s)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(string(text)), nil
 }

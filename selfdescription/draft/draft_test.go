@@ -26,10 +26,10 @@ func filledIn() *draft.Draft {
 	return &draft.Draft{
 		DID: provider, Base: "https://provider.example/selfdescription", ValidDays: 90,
 		Provider: draft.Organisation{
-			Name: `Provider "Eins": GmbH # & Co`, LegalCountry: "DE", HeadquartersCountry: "FR",
+			Name: `Provider "Eins": GmbH # & Co <Köln>, ` + strings.Repeat("a", 60) + " und Töchter\u007f", LegalCountry: "DE", HeadquartersCountry: "FR",
 			Registration: map[string]string{"vatID": "DE123456789"}, GaiaXTerms: draft.GaiaXTerms,
 		},
-		Datacenters: []draft.Datacenter{{Name: "main", Title: "Frankfurt 1", Country: "DE"}},
+		Datacenters: []draft.Datacenter{{Name: "main", Title: "Frankfurt 1\nGallus", Country: "DE"}},
 		Clusters: []draft.Cluster{{
 			Name: "eu", Offering: "Kubernetes in Frankfurt", Datacenter: "main", UID: uid, KeyHash: keyHash,
 			Terms: draft.Terms{URL: "https://provider.example/terms.pdf", SHA256: strings.Repeat("8a", 32)},
