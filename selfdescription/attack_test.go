@@ -290,7 +290,7 @@ func TestKeysThatDoNotFitAreRefused(t *testing.T) {
 		for of, key := range keys {
 			public := key.Public()
 			public.Algorithm = "" // as many publish it
-			err := checkKey(algorithm, &public)
+			err := did.Fits(algorithm, &public)
 			fits := algorithm == of || strings.HasSuffix(algorithm, "S256") && algorithm[0] != 'E' && strings.HasSuffix(of, "S256") && of[0] != 'E'
 			if (err == nil) != fits || err != nil && err.Error() != kinds[of]+" does not fit algorithm "+algorithm {
 				t.Errorf("key for %s used for %s: %v", of, algorithm, err)

@@ -98,7 +98,7 @@ func TestHeadersAreReadAsTheirSpecificationsHaveThem(t *testing.T) {
 // Only the first few violations of a shape are listed, and the others counted.
 func TestViolationsAreListedUpToAFew(t *testing.T) {
 	for n, more := range map[int]string{5: "", 6: "and 1 more", 9: "and 4 more"} {
-		text := shapeError(make([]shape.Violation, n)).Error()
+		text := shape.Error(make([]shape.Violation, n)).Error()
 		if strings.Count(text, "/credentialSubject") != 5 || strings.Contains(text, "more") != (more != "") || !strings.HasSuffix(text, more) {
 			t.Errorf("of %d: %s", n, text)
 		}

@@ -26,9 +26,6 @@ func Algorithms() []string {
 	return names
 }
 
-// minRSABits is the shortest RSA key (RFC 7518, 3.3).
-const minRSABits = 2048
-
 // GenerateKey makes a private key for an algorithm. Its id is a DID URL, for
 // instance did:web:broker.example#key-1.
 func GenerateKey(algorithm, id string) (jose.JSONWebKey, error) {
@@ -50,38 +47,4 @@ func GenerateKey(algorithm, id string) (jose.JSONWebKey, error) {
 		return jose.JSONWebKey{}, fmt.Errorf("generate a key for %s: %w", algorithm, err)
 	}
 	return jose.JSONWebKey{Key: private, KeyID: id, Algorithm: algorithm, Use: "sig"}, nil
-}
-
-// checkKey refuses a public key of another kind than the algorithm's: an RSA key must never be
-// used to check an ECDSA signature.
-func checkKey(algorithm string, key *jose.JSONWebKey) error {
-	if key.Algorithm != "" && key.Algorithm != algorithm {
-		return fmt.Errorf("the key is for %s, the token says %s", key.Algorithm, algorithm)
-	}
-	if key.Use != "" && key.Use != "sig" {
-		return fmt.Errorf("the key is for use %q, not for signatures", key.Use)
-	}
-	kind := "a key of another kind"
-	switch public := key.Key.(type) {
-	case ed25519.PublicKey:
-		if algorithm == string(jose.EdDSA) && len(public) == ed25519.PublicKeySize {
-			return nil
-		}
-		kind = "an Ed25519 key"
-	case *ecdsa.PublicKey:
-		if algorithm == string(jose.ES256) && public.Curve == elliptic.P256() ||
-			algorithm == string(jose.ES384) && public.Curve == elliptic.P384() {
-			return nil
-		}
-		kind = "an ECDSA key on " + public.Curve.Params().Name
-	case *rsa.PublicKey:
-		if bits := public.N.BitLen(); bits < minRSABits {
-			return fmt.Errorf("the RSA key has %d bits, want %d at least", bits, minRSABits)
-		}
-		if algorithm == string(jose.PS256) || algorithm == string(jose.RS256) {
-			return nil
-		}
-		kind = "an RSA key"
-	}
-	return fmt.Errorf("%s does not fit algorithm %s", kind, algorithm)
 }

@@ -30,7 +30,7 @@ func NewSigner(key jose.JSONWebKey) (*Signer, error) {
 		return nil, fmt.Errorf("sign with key %s: not a private key", key.KeyID)
 	}
 	public := key.Public()
-	if err := checkKey(key.Algorithm, &public); err != nil {
+	if err := did.Fits(key.Algorithm, &public); err != nil {
 		return nil, fmt.Errorf("sign with key %s: %w", key.KeyID, err)
 	}
 	return &Signer{issuer: issuer, key: key}, nil

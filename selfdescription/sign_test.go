@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluice-dev/sluice/selfdescription/did"
 	"github.com/sluice-dev/sluice/selfdescription/sdtest"
 )
 
@@ -52,7 +53,7 @@ func TestNobodySignsWithAKeyThatOthersWouldRefuse(t *testing.T) {
 		t.Error("a key for HS256")
 	}
 	shortest := jose.JSONWebKey{Key: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2047), E: 65537}}
-	if err := checkKey("PS256", &shortest); err != nil {
+	if err := did.Fits("PS256", &shortest); err != nil {
 		t.Errorf("a key of 2048 bits: %v", err)
 	}
 }

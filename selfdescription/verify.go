@@ -69,7 +69,7 @@ func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential,
 		}
 	}
 	if len(violations) > 0 {
-		return nil, checks.fail(Rejected, shapeError(violations))
+		return nil, checks.fail(Rejected, shape.Error(violations))
 	}
 	checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
 	if !trusted {
@@ -125,7 +125,7 @@ func (v *Verifier) authentic(ctx context.Context, t *token, compact string, chec
 		checks.failFor(fmt.Errorf("key %s: %w", t.keyID, err))
 		return false
 	}
-	if err := checkKey(t.algorithm, &key.JWK); err != nil {
+	if err := did.Fits(t.algorithm, &key.JWK); err != nil {
 		checks.fail(Rejected, fmt.Errorf("key %s: %w", t.keyID, err))
 		return false
 	}
@@ -173,19 +173,6 @@ func (v *Verifier) issuer(issuer, subjectType string) (Assurance, bool) {
 		return Self, true
 	}
 	return v.Issuers(issuer, subjectType)
-}
-
-// shapeError returns an error with the first violations.
-func shapeError(violations []shape.Violation) error {
-	const most = 5
-	var lines []string
-	for _, violation := range violations[:min(most, len(violations))] {
-		lines = append(lines, "/credentialSubject"+violation.String())
-	}
-	if more := len(violations) - most; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
-	return errors.New(strings.Join(lines, "; "))
 }
 
 // isTemporary reports whether an error came from the network.

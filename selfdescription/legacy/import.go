@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/did"
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
@@ -123,13 +124,13 @@ func (i *Importer) authentic(ctx context.Context, d *document, c *selfdescriptio
 		return false
 	}
 	checks.pass("%s", c.Algorithm)
-	if did, fragment, ok := strings.Cut(c.KeyID, "#"); !ok || fragment == "" || did != c.Issuer {
+	if owner, fragment, ok := strings.Cut(c.KeyID, "#"); !ok || fragment == "" || owner != c.Issuer {
 		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/verificationMethod: want a key of the issuer %s, got %.120q", c.Issuer, c.KeyID))
 		return false
 	}
 	key, err := i.Keys.Key(ctx, c.KeyID)
 	if err == nil {
-		err = checkKey(c.Algorithm, &key.JWK)
+		err = did.Fits(c.Algorithm, &key.JWK)
 	}
 	if err != nil {
 		var temporary interface{ Temporary() bool }
@@ -188,14 +189,9 @@ func checkShape(c *selfdescription.Credential, checks *checks) error {
 		checks.skip("%s is not of Gaia-X %s", c.Type, shape.Release)
 		return nil
 	}
-	violations := shape.Check(c.Claims)
-	if len(violations) == 0 {
-		checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
-		return nil
+	if err := shape.Error(shape.Check(c.Claims)); err != nil {
+		return err
 	}
-	var lines []string
-	for _, violation := range violations[:min(5, len(violations))] {
-		lines = append(lines, "/credentialSubject"+violation.String())
-	}
-	return errors.New(strings.Join(lines, "; "))
+	checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
+	return nil
 }

@@ -119,7 +119,11 @@ func TestForgedDocumentsAreRefused(t *testing.T) {
 		{"key for another algorithm", func(f *forgery) {
 			id := issuer + "#key-1"
 			f.importer.Keys = keys{id: {Key: f.key.Public(), KeyID: id, Algorithm: "ES384"}}
-		}, key, `the key is for "ES384"`},
+		}, key, "the key is for ES384"},
+		{"key for encryption", func(f *forgery) {
+			id := issuer + "#key-1"
+			f.importer.Keys = keys{id: {Key: f.key.Public(), KeyID: id, Use: "enc"}}
+		}, key, `"enc"`},
 		{"key of another DID", func(f *forgery) { f.document["issuer"] = "did:web:rival.example" }, key, "want a key of the issuer"},
 		{"key without a fragment", func(f *forgery) { f.proof["verificationMethod"] = issuer }, key, "want a key of the issuer"},
 		{"key that the DID does not list", func(f *forgery) { f.proof["verificationMethod"] = issuer + "#key-2" }, key, "does not list"},

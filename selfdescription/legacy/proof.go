@@ -1,10 +1,6 @@
 package legacy
 
 import (
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -148,31 +144,4 @@ func (d *document) proofOptions() (string, error) {
 func (p proof) verify(payload []byte, key *jose.JSONWebKey) bool {
 	signature, err := jose.ParseDetached(p.jws, payload, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(p.algorithm)})
 	return err == nil && signature.DetachedVerify(payload, key.Key) == nil
-}
-
-// checkKey requires a key of the algorithm's kind.
-func checkKey(algorithm string, key *jose.JSONWebKey) error {
-	var fitting []jose.SignatureAlgorithm
-	switch public := key.Key.(type) {
-	case ed25519.PublicKey:
-		fitting = []jose.SignatureAlgorithm{jose.EdDSA}
-	case *ecdsa.PublicKey:
-		switch public.Curve {
-		case elliptic.P256():
-			fitting = []jose.SignatureAlgorithm{jose.ES256}
-		case elliptic.P384():
-			fitting = []jose.SignatureAlgorithm{jose.ES384}
-		}
-	case *rsa.PublicKey:
-		if public.N.BitLen() >= 2048 {
-			fitting = []jose.SignatureAlgorithm{jose.PS256, jose.RS256}
-		}
-	}
-	if !slices.Contains(fitting, jose.SignatureAlgorithm(algorithm)) {
-		return fmt.Errorf("the key does not fit algorithm %s", algorithm)
-	}
-	if key.Algorithm != "" && key.Algorithm != algorithm {
-		return fmt.Errorf("the key is for %.20q, the signature says %s", key.Algorithm, algorithm)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/sluice-dev/sluice/selfdescription/did"
 	"github.com/sluice-dev/sluice/selfdescription/legacy/rdfc"
 )
 
@@ -93,7 +94,7 @@ func TestKeysOfTheAlgorithmsKindOnly(t *testing.T) {
 	}
 	for _, algorithm := range []string{"EdDSA", "ES256", "ES384", "PS256", "RS256"} {
 		for _, key := range []any{p521.Public(), short.Public(), []byte("secret")} {
-			if err := checkKey(algorithm, &jose.JSONWebKey{Key: key}); err == nil {
+			if err := did.Fits(algorithm, &jose.JSONWebKey{Key: key}); err == nil {
 				t.Errorf("%T is accepted for %s", key, algorithm)
 			}
 		}

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -46,6 +47,22 @@ func (v Violation) String() string {
 		return fmt.Sprintf("%s: %s", path, v.Rule)
 	}
 	return fmt.Sprintf("%s: %s: %s", path, v.Rule, v.Value)
+}
+
+// Error returns an error with the first of the violations of a credentialSubject; nil if there are none.
+func Error(violations []Violation) error {
+	const most = 5
+	if len(violations) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, violation := range violations[:min(most, len(violations))] {
+		lines = append(lines, "/credentialSubject"+violation.String())
+	}
+	if more := len(violations) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return errors.New(strings.Join(lines, "; "))
 }
 
 // show returns the form of a value in a Violation. Nodes and arrays are only named as such,
