@@ -2,10 +2,13 @@ package market
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,6 +131,76 @@ func TestAClusterJoins(t *testing.T) {
 		t.Errorf("the removal is answered %d", status)
 	}
 	w.refused(joining(again.Token, "https://one"), http.StatusGone, "has been used") // it stays so
+}
+
+// TestJoinsHoldUpNobody: whoever has an invitation, withdrawn or not, keeps its provider from no write: neither by a body
+// that does not end, nor by many requests.
+func TestJoinsHoldUpNobody(t *testing.T) {
+	w := newWorld(t)
+	w.lets("acme", v1alpha1.ProviderJoins{AtMost: 2})
+	token := w.invites("acme", `{"cluster": "one"}`).Token
+	body, rest := io.Pipe()
+	answered := make(chan int)
+	go func() {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/market/v1/clusters", body)
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		w.handler.ServeHTTP(answer, r)
+		answered <- answer.Code
+	}()
+	whole := joining(token, "https://one").body
+	_, err := io.WriteString(rest, whole[:1]) // returns when it is read
+	must(t, err)
+	withdraw := request{method: "DELETE", path: "/market/v1/invitations/one", with: w.as("provider:acme")}
+	withdrawn := make(chan int)
+	go func() { withdrawn <- w.send(withdraw, nil).StatusCode }()
+	select {
+	case status := <-withdrawn:
+		if status != http.StatusNoContent {
+			t.Errorf("the withdrawal is answered %d", status)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the withdrawal waits for the body of a join")
+	}
+	_, err = io.WriteString(rest, whole[1:])
+	must(t, err)
+	must(t, rest.Close())
+	if status := <-answered; status != http.StatusGone {
+		t.Errorf("the join is answered %d", status)
+	}
+	for range writesAtOnce - 1 {
+		w.refused(joining(token, "https://one"), http.StatusGone, "withdrawn")
+	}
+	if status := w.put("acme", "db", sell1("db"), ""); status != http.StatusCreated {
+		t.Errorf("after many joins, the provider is answered %d", status)
+	}
+}
+
+// TestTurnsAreForgotten: an invitation that writes too often waits, and is no longer known once it has rested.
+func TestTurnsAreForgotten(t *testing.T) {
+	writes, now := callersWrites{}, time.Now()
+	one, other := access.Caller{Role: roleInvitation, Name: "1"}, access.Caller{Role: roleInvitation, Name: "2"}
+	for range writesAtOnce {
+		end, err := writes.begin(one, now)
+		must(t, err)
+		end()
+	}
+	if _, err := writes.begin(one, now); err == nil || !strings.Contains(err.Error(), "Too many changes by this invitation") {
+		t.Errorf("one more at once: %v", err)
+	}
+	now = now.Add(writesAtOnce * time.Second / writesPerSecond)
+	end, err := writes.begin(other, now)
+	must(t, err)
+	if len(writes.turns) != 1 {
+		t.Errorf("%d turns are known", len(writes.turns))
+	}
+	now = now.Add(time.Hour)
+	_, err = writes.begin(one, now)
+	must(t, err)
+	if len(writes.turns) != 2 {
+		t.Errorf("a turn that somebody has is forgotten: %d are known", len(writes.turns))
+	}
+	end()
 }
 
 // TestInvitationsRefused: what is wrong about an invitation, or about who comes with one, changes nothing.

@@ -37,7 +37,8 @@ func (s *server) manifest(c *call) error {
 	return nil
 }
 
-// join makes the cluster of whoever has an invitation a member cluster. It is idempotent for one cluster.
+// join makes the cluster of whoever has an invitation a member cluster. It is idempotent for one cluster. It takes no
+// turn of the provider: strangers must not keep it from writing, above all from withdrawing the invitation.
 //
 // The invitation is for the first cluster that answers, which is written with optimistic concurrency before the cluster
 // is created: of two that come with one invitation, on whatever replica, one joins. It is used up once the cluster is
@@ -47,11 +48,6 @@ func (s *server) join(c *call) error {
 	if err != nil {
 		return err
 	}
-	end, err := s.writes.begin(access.Caller{Role: access.Provider, Name: invitation.Provider}, s.Clock.Now())
-	if err != nil {
-		return err
-	}
-	defer end()
 	var given Access
 	if err := c.decode(maxClusterChange, &given); err != nil {
 		return err
@@ -59,6 +55,11 @@ func (s *server) join(c *call) error {
 	if !strings.HasPrefix(given.Server, "https://") || given.Token == "" {
 		return badRequest("Body: want server, an https URL, and token.")
 	}
+	end, err := s.writes.begin(access.Caller{Role: roleInvitation, Name: invitation.ID}, s.Clock.Now())
+	if err != nil {
+		return err
+	}
+	defer end()
 	p := &v1alpha1.Provider{}
 	if err := s.Live.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: invitation.Provider}, p); err != nil {
 		return writeError(err, "provider "+invitation.Provider)

@@ -9,10 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,44 +25,7 @@ const (
 	maxOffering      = 256 << 10
 	maxOfferings     = 100
 	maxOfferingBytes = 4 << 20
-	// writesPerSecond and writesAtOnce limit the writes of one provider.
-	writesPerSecond = 2
-	writesAtOnce    = 20
 )
-
-// callersWrites lets one write of each caller through at a time, so that its limits hold, and slows those that
-// write too often.
-type callersWrites struct {
-	mu    sync.Mutex
-	turns map[access.Caller]*turn
-}
-
-type turn struct {
-	sync.Mutex
-	limit *rate.Limiter
-}
-
-// begin returns the function that ends a caller's turn. The error is an *Error if it has to wait.
-func (w *callersWrites) begin(caller access.Caller, now time.Time) (end func(), err error) {
-	w.mu.Lock()
-	if w.turns == nil {
-		w.turns = map[access.Caller]*turn{}
-	}
-	t := w.turns[caller]
-	if t == nil {
-		t = &turn{limit: rate.NewLimiter(writesPerSecond, writesAtOnce)}
-		w.turns[caller] = t
-	}
-	w.mu.Unlock()
-	reserved := t.limit.ReserveN(now, 1)
-	if wait := reserved.DelayFrom(now); wait > 0 {
-		reserved.CancelAt(now)
-		return nil, &Error{Status: http.StatusTooManyRequests, Code: codeTooMany, RetryAfter: wait,
-			Description: "Too many changes by " + caller.Name + "; the header Retry-After says when to try again."}
-	}
-	t.Lock()
-	return t.Unlock, nil
-}
 
 // offeringBody is an offering as its provider sees it.
 type offeringBody struct {
