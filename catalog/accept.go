@@ -135,6 +135,9 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) erro
 		if err := checkKind(plan, charts); err != nil {
 			return fmt.Errorf("plan %s: %w", plan.Name, err)
 		}
+		if err := checkCosts(plan.Costs); err != nil {
+			return fmt.Errorf("plan %s: %w", plan.Name, err)
+		}
 	}
 	_, err := newOffering(spec, known{}, charts, false)
 	return err

@@ -30,6 +30,13 @@ func TestIDsThatAreServedStay(t *testing.T) {
 	}
 }
 
+// costs are the monthly costs of a plan.
+func costs(currency, amount string) func(*v1alpha1.Plan) {
+	return func(p *v1alpha1.Plan) {
+		p.Costs = []v1alpha1.Cost{{Unit: "MONTHLY", Amount: map[string]resource.Quantity{currency: resource.MustParse(amount)}}}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	older := func(o *v1alpha1.ServiceOffering) {
 		o.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
@@ -90,6 +97,13 @@ func TestJudge(t *testing.T) {
 			r.Clusters, r.MaxClusters, r.Spread = 1, 64, &v1alpha1.Spread{By: []string{"zone"}, MinGroups: 3, MaxPerGroup: 2}
 		}))}, []string{"Ready"}, ""},
 		"less than nothing": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["cpu"] = resource.MustParse("-1") }))}, []string{"Invalid"}, "cpu is negative"},
+		"a cost":            {[]v1alpha1.ServiceOffering{offering("a", first(costs("eur", "29.50")))}, []string{"Ready"}, ""},
+		"a cost below nothing": {[]v1alpha1.ServiceOffering{offering("a", first(costs("eur", "-0.5")))}, []string{"Invalid"},
+			"costs: eur: -500m: want an amount of money from 0 to 9223372036"},
+		"a cost that cannot be counted": {[]v1alpha1.ServiceOffering{offering("a", first(costs("eur", "10G")))}, []string{"Invalid"},
+			"costs: eur: 10G: want an amount of money from 0 to 9223372036"},
+		"a cost in no currency": {[]v1alpha1.ServiceOffering{offering("a", first(costs("euro", "1")))}, []string{"Invalid"},
+			`costs: "euro": want a currency as an ISO 4217 code`},
 		"whole devices of a class": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Limits["large-gpu.deviceclass.resource.k8s.io/devices"] = resource.MustParse("2")
 			r.LargestPod = corev1.ResourceList{"large-gpu.deviceclass.resource.k8s.io/devices": resource.MustParse("1")}

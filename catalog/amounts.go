@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,24 @@ func checkAmounts(amounts corev1.ResourceList) error {
 		}
 		if whole := amount.DeepCopy(); !whole.RoundUp(0) {
 			return fmt.Errorf("%s: %s is no whole number of devices", name, amount.String())
+		}
+	}
+	return nil
+}
+
+// currency matches the codes of ISO 4217, in lower and in upper case.
+var currency = regexp.MustCompile(`^[a-zA-Z]{3}$`)
+
+// checkCosts checks that the costs of a plan are amounts of money, in currencies.
+func checkCosts(costs []v1alpha1.Cost) error {
+	for i := range costs {
+		for _, name := range slices.Sorted(maps.Keys(costs[i].Amount)) {
+			if !currency.MatchString(name) {
+				return fmt.Errorf("costs: %q: want a currency as an ISO 4217 code, for instance eur", name)
+			}
+			if err := v1alpha1.CheckMoney(costs[i].Amount[name], v1alpha1.MaxMoney); err != nil {
+				return fmt.Errorf("costs: %s: %w", name, err)
+			}
 		}
 	}
 	return nil

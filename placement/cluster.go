@@ -139,7 +139,10 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		c.Currency = prices.Currency
 		c.Prices = make(map[corev1.ResourceName]int64, len(prices.PerHour))
 		for name, price := range prices.PerHour {
-			c.Prices[name] = max(price.ScaledValue(resource.Nano), 0)
+			c.Prices[name] = price.ScaledValue(resource.Nano)
+			if v1alpha1.CheckMoney(price, v1alpha1.MaxPricePerHour) != nil {
+				c.Prices[name] = v1alpha1.MaxPricePerHour * 1_000_000_000 // what is no price is not for free
+			}
 		}
 	}
 	return c

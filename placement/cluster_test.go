@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -45,6 +46,17 @@ func TestClusterOfSellsPublicPorts(t *testing.T) {
 	c := ClusterOf(mc, time.Time{})
 	if cpu, ports := c.sold(corev1.ResourceCPU), c.sold(v1alpha1.ResourcePublicPorts); cpu != 16000 || ports != 10 {
 		t.Errorf("sells %d thousandths of a processor and %d public ports, want 16000 and 10", cpu, ports)
+	}
+}
+
+// A price that is not valid, or too large to be counted, makes nothing free.
+func TestClusterOfHasPrices(t *testing.T) {
+	mc := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Prices: &v1alpha1.PriceList{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{
+		"cpu": resource.MustParse("0.02"), "memory": resource.MustParse("10G"), "pods": resource.MustParse("-0.02"), "free": resource.MustParse("0"),
+	}}}}
+	want := map[corev1.ResourceName]int64{"cpu": 20_000_000, "memory": 12_634_756_000_000_000, "pods": 12_634_756_000_000_000, "free": 0}
+	if got := ClusterOf(mc, time.Time{}).Prices; !maps.Equal(got, want) {
+		t.Errorf("prices %v, want %v", got, want)
 	}
 }
 

@@ -164,6 +164,7 @@ type MemberClusterSpec struct {
 	// Sell limits how much of the cluster is sold; the rest is held back. Absent means all of it.
 	Sell *Sale `json:"sell,omitempty"`
 	// Prices of reservations on this cluster.
+	// +kubebuilder:validation:XValidation:rule="self.perHour.all(name, type(self.perHour[name]) == string ? !self.perHour[name].startsWith('-') : self.perHour[name] >= 0)",message="no price is negative"
 	Prices *PriceList `json:"prices,omitempty"`
 	// Trust lists proofs without which the cluster gets no new placements. Absent means that no proof
 	// is required.
@@ -387,6 +388,7 @@ type PriceList struct {
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
 	Currency string `json:"currency"`
 	// PerHour is the price of one unit for one hour: a core for cpu, a GiB for memory,
-	// ephemeral-storage and storage classes, one piece for anything else.
+	// ephemeral-storage and storage classes, one piece for anything else. It is from 0 to 12634756.
+	// +kubebuilder:validation:MaxProperties=64
 	PerHour map[corev1.ResourceName]resource.Quantity `json:"perHour"`
 }

@@ -203,7 +203,8 @@ const (
 
 // Cost is one line of a plan's price, for instance 29.5 EUR MONTHLY.
 type Cost struct {
-	// Amount per currency (lower-case ISO 4217), in units of that currency, for instance eur: "29.50".
+	// Amount per currency (lower-case ISO 4217), in units of that currency, for instance eur: "29.50". It is
+	// from 0 to 9223372036.
 	// +kubebuilder:validation:MinProperties=1
 	Amount map[string]resource.Quantity `json:"amount"`
 	// Unit, for instance MONTHLY.

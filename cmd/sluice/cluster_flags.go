@@ -201,6 +201,9 @@ func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, give
 		if prices.PerHour, err = amounts("--price", f.prices, "0", "an amount of money, for instance 0.04"); err != nil {
 			return err
 		}
+		if err := prices.Check(); err != nil {
+			return fmt.Errorf("--price: %w", err)
+		}
 	}
 	spec.Prices = prices
 	return nil

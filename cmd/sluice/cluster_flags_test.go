@@ -48,6 +48,7 @@ func TestClusterAddRefuses(t *testing.T) {
 		{"less sold than there is", "--oversubscribe cpu=0.9: want a number of at least 1", []string{"--oversubscribe", "cpu=0.9"}},
 		{"a price that is none", "--price cpu=cheap", []string{"--price", "cpu=cheap"}},
 		{"a price below nothing", "--price cpu=-1", []string{"--price", "cpu=-1"}},
+		{"a price that cannot be counted", "--price: perHour: cpu: 10G: want", []string{"--price", "cpu=10G"}},
 		{"a taint without effect", "want key=value:Effect", []string{"--taint", "a=b"}},
 		{"a taint with an unknown effect", "the effect is NoSchedule", []string{"--taint", "a=b:Never"}},
 		{"a hub without Liqo", "go with --driver liqo", []string{"--hub"}},

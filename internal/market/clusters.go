@@ -253,6 +253,9 @@ func (change *clusterChange) apply(spec *v1alpha1.MemberClusterSpec, now time.Ti
 		if err != nil {
 			return err
 		}
+		if err := checkPrices(prices); err != nil {
+			return err
+		}
 		spec.Prices = prices
 	}
 	if change.Sell != nil {
@@ -261,6 +264,14 @@ func (change *clusterChange) apply(spec *v1alpha1.MemberClusterSpec, now time.Ti
 			return err
 		}
 		spec.Sell = sell
+	}
+	return nil
+}
+
+// checkPrices checks a price list, if there is one. The error is an *Error.
+func checkPrices(prices *v1alpha1.PriceList) error {
+	if err := prices.Check(); err != nil {
+		return invalid("prices." + err.Error() + ".")
 	}
 	return nil
 }

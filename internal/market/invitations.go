@@ -138,6 +138,9 @@ func (s *server) mayInvite(ctx context.Context, p *v1alpha1.Provider, i *v1alpha
 	if p.Spec.Joins.Proven && i.Terms.Offering == "" {
 		return &Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: "offering: want the id of the offering that the cluster is, of which the operator of this broker requires a proof."}
 	}
+	if err := checkPrices(i.Terms.Prices); err != nil {
+		return err
+	}
 	var clusters v1alpha1.MemberClusterList
 	if err := s.Live.List(ctx, &clusters, client.InNamespace(s.Namespace)); err != nil {
 		return fmt.Errorf("list member clusters: %w", err)

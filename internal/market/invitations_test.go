@@ -218,10 +218,12 @@ func TestInvitationsRefused(t *testing.T) {
 		w.refused(w.invitation("acme", body), http.StatusBadRequest, why)
 	}
 	for body, why := range map[string]string{
-		`{"cluster": "a", "tier": "sky"}`:                                      "tier",
-		`{"cluster": "a", "sell": {"share": 101}}`:                             "sell.share",
-		`{"cluster": "a", "prices": {"currency": "euro", "perHour": {}}}`:      "prices.currency",
-		fmt.Sprintf(`{"cluster": "a", "region": %q}`, strings.Repeat("a", 64)): "region",
+		`{"cluster": "a", "tier": "sky"}`:                                            "tier",
+		`{"cluster": "a", "sell": {"share": 101}}`:                                   "sell.share",
+		`{"cluster": "a", "prices": {"currency": "euro", "perHour": {}}}`:            "prices.currency",
+		`{"cluster": "a", "prices": {"currency": "EUR", "perHour": {"cpu": "-1"}}}`:  "prices.perHour: cpu: -1",
+		`{"cluster": "a", "prices": {"currency": "EUR", "perHour": {"cpu": "10G"}}}`: "prices.perHour: cpu: 10G",
+		fmt.Sprintf(`{"cluster": "a", "region": %q}`, strings.Repeat("a", 64)):       "region",
 	} {
 		w.refused(w.invitation("acme", body), http.StatusUnprocessableEntity, why)
 	}

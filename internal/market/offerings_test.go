@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -245,6 +247,10 @@ func TestAProviderSetsPrices(t *testing.T) {
 	if len(stored.Spec.Taints) != 1 || string(stored.Spec.Access.SealedKubeconfig) != "sealed" || !stored.Spec.Unschedulable {
 		t.Errorf("stored as %+v", stored.Spec)
 	}
+	stored.Spec.Prices = &v1alpha1.PriceList{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{"cpu": resource.MustParse("1"), "memory": resource.MustParse("-0.02")}}
+	if err := w.Update(t.Context(), stored); err == nil || !strings.Contains(err.Error(), "no price is negative") {
+		t.Errorf("the hub takes a negative price: %v", err)
+	}
 
 	tag := clusters("provider:acme")[0].ETag
 	for name, row := range map[string]struct {
@@ -258,6 +264,8 @@ func TestAProviderSetsPrices(t *testing.T) {
 		"its provider":          {"a", `{"provider": "rival"}`, tag, http.StatusBadRequest, "/provider"},
 		"a part of prices":      {"a", `{"prices": {"colour": "red"}}`, tag, http.StatusBadRequest, "prices: unknown member"},
 		"no currency":           {"a", `{"prices": {"currency": "euro", "perHour": {}}}`, tag, http.StatusUnprocessableEntity, "prices.currency"},
+		"a price below nothing": {"a", `{"prices": {"currency": "EUR", "perHour": {"cpu": "-0.02"}}}`, tag, http.StatusUnprocessableEntity, "prices.perHour: cpu: -20m: want an amount of money from 0 to 12634756"},
+		"a price without end":   {"a", `{"prices": {"currency": "EUR", "perHour": {"cpu": "10G"}}}`, tag, http.StatusUnprocessableEntity, "prices.perHour: cpu: 10G: want an amount of money from 0 to 12634756"},
 		"too much":              {"a", `{"sell": {"share": 101}}`, tag, http.StatusUnprocessableEntity, "sell.share"},
 		"without If-Match":      {"a", `{}`, "", http.StatusPreconditionRequired, "If-Match"},
 		"after another change":  {"a", `{}`, `"x"`, http.StatusPreconditionFailed, tag},

@@ -147,6 +147,9 @@ func priceOf(p *catalog.Plan, room Room) *Price {
 		}
 		slices.Sort(currencies)
 		amount := cost.Amount[currencies[0]]
+		if v1alpha1.CheckMoney(amount, v1alpha1.MaxMoney) != nil {
+			return nil // of an offering that was accepted by an earlier version
+		}
 		return money(amount, strings.ToUpper(currencies[0]), "plan")
 	}
 	if room.Currency == "" || room.NanoPerHour > math.MaxInt64/v1alpha1.HoursPerMonth {

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 // page is a page of plans, as a client reads it.
@@ -44,6 +47,17 @@ func marketplace(w *world) {
 	w.rooms.rooms = map[string]Room{
 		"db-small": {Known: true, Orders: 7, Clusters: 2}, "db-large": {Known: true}, "cache-small": {Known: true, Orders: 40, Clusters: 3, AtLeast: true},
 		"raw-small": {Known: true, Orders: 3, Clusters: 1, Currency: "EUR", NanoPerHour: 20_000_000}, "secret-small": {Known: true, Orders: 1, Clusters: 1},
+	}
+}
+
+// TestPricesThatAreNone: a plan that was accepted with costs that are no amount of money has no price.
+func TestPricesThatAreNone(t *testing.T) {
+	for amount, want := range map[string]*Price{"-0.5": nil, "10G": nil, "29.50": {Amount: "29.5", Currency: "EUR", Source: "plan", value: 29.5}} {
+		served := &catalog.Catalog{}
+		sell(t, served, sold{name: "db", monthly: amount})
+		if got := priceOf(served.Snapshot().All()[0].Plans[0], Room{}); !reflect.DeepEqual(got, want) {
+			t.Errorf("for %s the price is %+v", amount, got)
+		}
 	}
 }
 
