@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/usage"
 )
 
@@ -29,7 +28,7 @@ func (s *server) getUsage(c *call) (*reply, error) {
 	if err != nil {
 		return nil, badRequest("%s.", err)
 	}
-	q := usage.Query{Window: window, By: []usage.Dimension{usage.ByPlan}, Per: usage.PerMonth, Most: mostSums, Names: s.names}
+	q := usage.Query{Window: window, By: []usage.Dimension{usage.ByPlan}, Per: usage.PerMonth, Most: mostSums, Names: s.names, Platform: c.platform.Name}
 	if text := c.query.Get("by"); text != "" {
 		q.By = nil
 		for _, part := range strings.Split(text, ",") {
@@ -50,7 +49,7 @@ func (s *server) getUsage(c *call) (*reply, error) {
 	case <-c.Context().Done():
 		return nil, c.Context().Err()
 	}
-	read, err := usage.Read(c.Context(), s.Client, s.Namespace, window, func(of *v1alpha1.EventSubject) bool { return of.Platform == c.platform.Name })
+	read, err := usage.Read(c.Context(), s.Client, s.Namespace, q)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of %s: %w", c.platform.Name, err)
 	}

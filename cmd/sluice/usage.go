@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/usage"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
@@ -55,7 +54,7 @@ did.json verifies it with "sluice sd verify".`,
 			if err != nil {
 				return fmt.Errorf("--%w", err)
 			}
-			q := usage.Query{Window: window, Per: per}
+			q := usage.Query{Window: window, Provider: provider, Platform: platform, Per: per}
 			for _, text := range by {
 				if !slices.Contains(usage.Dimensions, usage.Dimension(text)) {
 					return fmt.Errorf("--by %q: want %s", text, dimensions.list())
@@ -71,12 +70,9 @@ did.json verifies it with "sluice sd verify".`,
 				return err
 			}
 			q.Names = plans.split
-			read, err := usage.Read(cmd.Context(), c, hub.namespace, q.Window, func(of *v1alpha1.EventSubject) bool { return platform == "" || of.Platform == platform })
+			read, err := usage.Read(cmd.Context(), c, hub.namespace, q)
 			if err != nil {
 				return err
-			}
-			if provider != "" {
-				read = usage.OfProvider(read, provider)
 			}
 			if output != usageJWT {
 				return printUsage(cmd.OutOrStdout(), read, q, issuer, output)

@@ -20,8 +20,6 @@ import (
 // began is when the first instance was delivered.
 var began = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-func everything(*v1alpha1.EventSubject) bool { return true }
-
 // deliver writes that an instance is delivered to a cluster at a price, so many minutes after it was for the first time.
 // Killed, the process gets no further than the journal.
 func (w *world) deliver(i *v1alpha1.ServiceInstance, minute int, price int64, isKilled bool) {
@@ -42,10 +40,10 @@ func (w *world) deliver(i *v1alpha1.ServiceInstance, minute int, price int64, is
 // used returns the cost of so many minutes, and the seconds on clusters.
 func (w *world) used(minutes int) (cost string, seconds int64) {
 	w.Helper()
-	window := usage.Window{From: began, To: began.Add(time.Duration(minutes) * time.Minute)}
-	read, err := usage.Read(w.Context(), w.hub, w.namespace, window, everything)
+	q := usage.Query{Window: usage.Window{From: began, To: began.Add(time.Duration(minutes) * time.Minute)}}
+	read, err := usage.Read(w.Context(), w.hub, w.namespace, q)
 	w.must(err)
-	sums, err := usage.Sums(read, usage.Query{Window: window})
+	sums, err := usage.Sums(read, q)
 	w.must(err)
 	for _, sum := range sums { // one for each currency
 		cost, seconds = sum.Cost.String(), seconds+sum.Seconds
@@ -155,8 +153,7 @@ func TestUsageIsKeptLonger(t *testing.T) {
 	for _, want := range []int{3, 0} { // 1 and 2 lose their events, 3 all; then there is nothing to do
 		removed, err := r.Run(t.Context())
 		w.must(err)
-		window := usage.Window{From: began.AddDate(0, 0, -9), To: began}
-		read, err := usage.Read(t.Context(), w.hub, w.namespace, window, everything)
+		read, err := usage.Read(t.Context(), w.hub, w.namespace, usage.Query{Window: usage.Window{From: began.AddDate(0, 0, -9), To: began}})
 		w.must(err)
 		if removed != want || len(read) != 3 || len(w.journals()) != 3 || len(w.read("0")) != 1 || len(w.read("1"))+len(w.read("2")) != 0 {
 			t.Errorf("%d are removed, want %d; there is usage of %d, and journals %v", removed, want, len(read), w.journals())

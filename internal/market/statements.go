@@ -94,12 +94,12 @@ func (s *server) usage(c *call) error {
 	case <-c.Context().Done():
 		return c.Context().Err()
 	}
-	read, err := usage.Read(c.Context(), s.Live, s.Namespace, window, func(*v1alpha1.EventSubject) bool { return true })
+	if c.caller.Role == access.Provider {
+		q.Provider = c.caller.Name
+	}
+	read, err := usage.Read(c.Context(), s.Live, s.Namespace, q)
 	if err != nil {
 		return fmt.Errorf("read the usage: %w", err)
-	}
-	if c.caller.Role == access.Provider {
-		read = usage.OfProvider(read, c.caller.Name)
 	}
 	sums, err := usage.Sums(read, q)
 	if err != nil {

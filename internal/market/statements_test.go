@@ -133,10 +133,11 @@ func TestUsageOfProviders(t *testing.T) {
 	w.options.SignUsage = signed
 	w.start()
 	got = read("provider:rival", "?month=2026-03&per=day")
-	if len(got.Usage) != 31 || strings.Contains(got.Statement, "acme") || strings.Contains(got.Statement, "cf") || !strings.Contains(got.Statement, `"cluster":"rival-1"`) {
+	if len(got.Usage) != 31 || strings.Contains(got.Statement, "acme") || strings.Contains(got.Statement, "cf") || !strings.Contains(got.Statement, `"cluster":"rival-1"`) ||
+		!strings.Contains(got.Statement, `"provider":"rival","to"`) {
 		t.Errorf("rival reads %+v", got)
 	}
-	if got = read("operator", "?month=2026-03"); len(got.Usage) != 2 {
+	if got = read("operator", "?month=2026-03"); len(got.Usage) != 2 || !strings.Contains(got.Statement, `"from":"2026-03-01T00:00:00Z","to"`) {
 		t.Errorf("the operator reads %+v", got)
 	}
 	if got = read("provider:acme", "?month=2026-02"); len(got.Usage) != 0 {

@@ -63,13 +63,13 @@ func BenchmarkHour(b *testing.B) {
 				hub.pages = append(hub.pages, document)
 			}
 			hour := usage.Window{From: start.Truncate(time.Hour), To: start.Truncate(time.Hour).Add(time.Hour)}
-			by := []usage.Dimension{usage.ByInstance, usage.ByCluster}
+			q := usage.Query{Window: hour, By: []usage.Dimension{usage.ByInstance, usage.ByCluster}, Per: usage.PerHour, Names: usage.IDs}
 			for b.Loop() {
-				read, err := usage.Read(b.Context(), hub, "", hour, func(*v1alpha1.EventSubject) bool { return true })
+				read, err := usage.Read(b.Context(), hub, "", q)
 				if err != nil {
 					b.Fatal(err)
 				}
-				sums, err := usage.Sums(read, usage.Query{Window: hour, By: by, Per: usage.PerHour, Names: usage.IDs})
+				sums, err := usage.Sums(read, q)
 				if err != nil || len(sums) != many {
 					b.Fatalf("%v: %d sums", err, len(sums))
 				}

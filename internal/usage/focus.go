@@ -121,7 +121,7 @@ func WriteFOCUS(w io.Writer, all []Metered, q Query, issuer string) error {
 		for n := range all[i].Periods {
 			c := charge{Metered: &all[i], period: &all[i].Periods[n], issuer: issuer}
 			c.service, c.plan = q.Names(c.ServiceID, c.period.PlanID)
-			for part := range q.parts(c.period) {
+			for part := range q.parts(c.Metered, c.period) {
 				c.during, c.billing = part, Month(part.From)
 				for column := range focusColumns {
 					row[column] = focusColumns[column].value(c)

@@ -46,16 +46,15 @@ type Metered struct {
 	Periods []v1alpha1.UsagePeriod
 }
 
-// Read returns the usage in a window of the instances of a namespace that a filter selects, also of those that are
-// gone. The reader must be live. What happens meanwhile may be missing, but nothing is lost or doubled that happened
-// before.
-func Read(ctx context.Context, hub client.Reader, namespace string, in Window, has func(*v1alpha1.EventSubject) bool) ([]Metered, error) {
+// Read returns the instances of a namespace of whose usage a query selects something, also those that are gone. The
+// reader must be live. What happens meanwhile may be missing, but nothing is lost or doubled that happened before.
+func Read(ctx context.Context, hub client.Reader, namespace string, q Query) ([]Metered, error) {
 	var all []Metered
 	known := map[types.UID]int{}
 	add := func(uid types.UID, subject v1alpha1.EventSubject, periods []v1alpha1.UsagePeriod) {
 		n, found := known[uid]
 		if !found {
-			if periods = in.only(periods); len(periods) == 0 || !has(&subject) {
+			if periods = q.only(&subject, periods); len(periods) == 0 {
 				return
 			}
 			n, known[uid] = len(all), len(all)
@@ -81,9 +80,9 @@ func Read(ctx context.Context, hub client.Reader, namespace string, in Window, h
 	return all, err
 }
 
-// only returns the periods of which something is in the window.
-func (w Window) only(periods []v1alpha1.UsagePeriod) []v1alpha1.UsagePeriod {
-	return slices.DeleteFunc(slices.Clone(periods), func(p v1alpha1.UsagePeriod) bool { return w.seconds(&p) == 0 })
+// only returns the periods of an instance of which the query selects something.
+func (q Query) only(of *v1alpha1.EventSubject, periods []v1alpha1.UsagePeriod) []v1alpha1.UsagePeriod {
+	return slices.DeleteFunc(slices.Clone(periods), func(p v1alpha1.UsagePeriod) bool { return !q.has(of, &p) || q.seconds(&p) == 0 })
 }
 
 // seconds returns how many seconds of a period are in the window. One that goes on ends with it.

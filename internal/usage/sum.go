@@ -69,7 +69,9 @@ func IDs(serviceID, planID string) (service, plan string) { return serviceID, pl
 // Query selects and divides usage.
 type Query struct {
 	Window
-	By []Dimension
+	// Provider of the clusters, and Platform that owns the instances; empty means any.
+	Provider, Platform string
+	By                 []Dimension
 	// Per is the length of the parts; empty means a month.
 	Per Step
 	// Most is the greatest number of sums; zero means any number.
@@ -109,6 +111,11 @@ type key struct {
 	currency                                                             string
 }
 
+// has reports whether a query selects a period of an instance, whenever that was.
+func (q Query) has(of *v1alpha1.EventSubject, p *v1alpha1.UsagePeriod) bool {
+	return (q.Provider == "" || p.Provider == q.Provider) && (q.Platform == "" || of.Platform == q.Platform)
+}
+
 // Sums adds up usage, ordered by time, then by the dimensions. It returns an error if there are too many sums.
 func Sums(all []Metered, q Query) ([]*Sum, error) {
 	by := map[Dimension]bool{}
@@ -119,7 +126,7 @@ func Sums(all []Metered, q Query) ([]*Sum, error) {
 	for i := range all {
 		for n := range all[i].Periods {
 			p := &all[i].Periods[n]
-			for part := range q.parts(p) {
+			for part := range q.parts(&all[i], p) {
 				sum := &Sum{Currency: p.Currency}
 				sum.From, sum.To = q.around(part.From)
 				sum.name(by, q.Names, &all[i], p)
@@ -144,9 +151,13 @@ func Sums(all []Metered, q Query) ([]*Sum, error) {
 	return sorted, nil
 }
 
-// parts yields the parts of the window in which a period is, with only what is in the period.
-func (q Query) parts(p *v1alpha1.UsagePeriod) iter.Seq[Window] {
+// parts yields the parts of the window in which a period of an instance is, with only what is in the period; none of a
+// period that the query does not select.
+func (q Query) parts(of *Metered, p *v1alpha1.UsagePeriod) iter.Seq[Window] {
 	return func(yield func(Window) bool) {
+		if !q.has(&of.EventSubject, p) {
+			return
+		}
 		for from, to := q.clip(p); from.Before(to); {
 			part := Window{from, q.Per.next(from)}
 			if to.Before(part.To) {
@@ -280,19 +291,14 @@ func Text(r *big.Rat, digits int) string {
 	return text
 }
 
-// OfProvider returns the part of the usage that was on the clusters of a provider.
-func OfProvider(all []Metered, provider string) []Metered {
-	var own []Metered
-	for _, m := range all {
-		m.Periods = slices.DeleteFunc(slices.Clone(m.Periods), func(p v1alpha1.UsagePeriod) bool { return p.Provider != provider })
-		if len(m.Periods) > 0 {
-			own = append(own, m)
-		}
-	}
-	return own
-}
-
-// Claims are the claims of a statement about sums.
+// Claims are the claims of a statement about the sums of a query.
 func Claims(q Query, sums []*Sum) map[string]any {
-	return map[string]any{"from": q.From, "to": q.To, "by": q.By, "usage": sums}
+	claims := map[string]any{"from": q.From, "to": q.To, "by": q.By, "usage": sums}
+	if q.Provider != "" {
+		claims["provider"] = q.Provider
+	}
+	if q.Platform != "" {
+		claims["platform"] = q.Platform
+	}
+	return claims
 }

@@ -1,8 +1,10 @@
 package usage_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,5 +159,50 @@ func TestLastPeriodOfADeletion(t *testing.T) {
 	periods := usage.Of(i)
 	if len(periods) != 1 || periods[0].To == nil || !periods[0].To.Equal(&asked) || periods[0].Provider != "provider of a" {
 		t.Errorf("got %+v", periods)
+	}
+}
+
+// TestQueriesSelect: of the usage that was read, sums and rows of FOCUS have what the query selects, and a statement says
+// what that was.
+func TestQueriesSelect(t *testing.T) {
+	var read []usage.Metered
+	for _, platform := range []string{"cf", "k8s"} {
+		of := usage.Metered{EventSubject: v1alpha1.EventSubject{Platform: platform, InstanceID: "one"}}
+		for _, provider := range []string{"acme", "rival"} {
+			of.Periods = append(of.Periods, v1alpha1.UsagePeriod{Cluster: provider + "-1", Provider: provider, From: metav1.NewTime(start)})
+		}
+		read = append(read, of)
+	}
+	for _, row := range []struct{ provider, platform, want string }{
+		{"", "", "cf acme, cf rival, k8s acme, k8s rival"}, {"acme", "", "cf acme, k8s acme"}, {"", "k8s", "k8s acme, k8s rival"}, {"rival", "cf", "cf rival"}, {"none", "", ""},
+	} {
+		q := usage.Query{
+			Window: usage.Window{From: start, To: start.Add(time.Minute)}, Provider: row.provider, Platform: row.platform, Names: usage.IDs,
+			By: []usage.Dimension{usage.ByPlatform, usage.ByProvider},
+		}
+		sums, err := usage.Sums(read, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, sum := range sums {
+			got = append(got, sum.Platform+" "+sum.Provider)
+		}
+		if text := strings.Join(got, ", "); text != row.want {
+			t.Errorf("%+v: the sums are of %s", row, text)
+		}
+		var out bytes.Buffer
+		if err := usage.WriteFOCUS(&out, read, q, "Example Cloud"); err != nil {
+			t.Fatal(err)
+		}
+		if rows := strings.Count(out.String(), "\n") - 1; rows != len(got) {
+			t.Errorf("%+v: FOCUS has %d rows", row, rows)
+		}
+		claims := usage.Claims(q, sums)
+		for name, want := range map[string]string{"provider": row.provider, "platform": row.platform} {
+			if claim, there := claims[name]; there != (want != "") || there && claim != want {
+				t.Errorf("%+v: the claim %s is %v", row, name, claim)
+			}
+		}
 	}
 }

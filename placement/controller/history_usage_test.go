@@ -79,8 +79,8 @@ func (m *metered) end(now time.Time, stays func(cluster string) bool) {
 // auditUsage checks that the usage of each instance, also of those that are gone, is what it has had, and that none of it
 // is doubled.
 func (h *history) auditUsage() {
-	always := usage.Window{From: historyStart.AddDate(-1, 0, 0), To: historyStart.AddDate(100, 0, 0)}
-	all, err := usage.Read(context.Background(), h.hub, historyNamespace, always, func(*v1alpha1.EventSubject) bool { return true })
+	always := usage.Query{Window: usage.Window{From: historyStart.AddDate(-1, 0, 0), To: historyStart.AddDate(100, 0, 0)}}
+	all, err := usage.Read(context.Background(), h.hub, historyNamespace, always)
 	h.must(err)
 	for _, m := range h.metered {
 		m.end(h.clock.Now(), func(string) bool { return false })
