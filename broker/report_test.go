@@ -62,7 +62,7 @@ func TestUsageForPlatforms(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.query, text, row.want)
 		}
 	}
-	for _, query := range []string{"?month=March", "?by=cluster", "?by=plan,", "?per=week"} {
+	for _, query := range []string{"?month=March", "?month=2999-01", "?month=2026-03&month=2026-02", "?mnth=2026-03", "?provider=acme", "?by=cluster", "?by=plan,", "?per=week"} {
 		f.in(t).refused(http.StatusBadRequest, codeBadRequest, "GET", "/usage"+query, nil)
 	}
 	f.in(t).refused(http.StatusMethodNotAllowed, codeMethodNotAllowed, "POST", "/usage", nil)

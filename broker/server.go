@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/usage"
 )
 
 const (
@@ -75,7 +76,7 @@ type server struct {
 	strangers *strangers
 	looks     singleflight.Group
 	looked    atomic.Pointer[look]
-	reports   chan struct{} // holds one while a report of usage is made
+	reports   *usage.Reports
 }
 
 // look is the result of a request to the hub.
@@ -106,7 +107,7 @@ func New(o Options) (http.Handler, error) {
 		o.Usage = NewUsage(o.Clock)
 		close(o.Usage.counted) // there is nobody to count what is there
 	}
-	s := &server{Options: o, strangers: newStrangers(o.Clock), reports: make(chan struct{}, 1)}
+	s := &server{Options: o, strangers: newStrangers(o.Clock), reports: usage.NewReports(o.Client, o.Namespace)}
 	var err error
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("make a broker: %w", err)

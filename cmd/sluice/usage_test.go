@@ -136,4 +136,7 @@ func TestUsageOfAnInstance(t *testing.T) {
 			t.Errorf("%s %s: %v", flag, wrong, err)
 		}
 	}
+	if _, err := s.sluice("usage", "--month", "2999-01"); err == nil || !strings.Contains(err.Error(), "has not begun") {
+		t.Errorf("of a month to come: %v", err)
+	}
 }

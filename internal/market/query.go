@@ -258,9 +258,9 @@ func count(rows []*row, asked []string) map[string][]FacetValue {
 
 // plans answers with a page of the plans that the caller sees.
 func (s *server) plans(c *call) error {
-	values, err := url.ParseQuery(c.URL.RawQuery)
+	values, err := c.values()
 	if err != nil {
-		return badRequest("The query string is malformed.")
+		return err
 	}
 	q, err := parseQuery(values)
 	if err != nil {

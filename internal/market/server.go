@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/callers"
+	"github.com/sluice-dev/sluice/internal/usage"
 )
 
 // Options of the market.
@@ -71,10 +72,9 @@ type server struct {
 	writes    callersWrites
 	followers atomic.Int64
 	// ending is closed when nobody may follow any more, by end.
-	ending chan struct{}
-	end    func()
-	// reports holds one while a report of usage is made.
-	reports chan struct{}
+	ending  chan struct{}
+	end     func()
+	reports *usage.Reports
 }
 
 // prefix of all URLs of the market.
@@ -154,6 +154,15 @@ func (c *call) variable(name string) (string, error) {
 	return value, nil
 }
 
+// values returns the parameters of the query string. The error is an *Error.
+func (c *call) values() (url.Values, error) {
+	values, err := url.ParseQuery(c.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("The query string is malformed.")
+	}
+	return values, nil
+}
+
 // Market is a handler of the market's URLs.
 type Market struct {
 	http.Handler
@@ -177,7 +186,7 @@ func New(o Options, next http.Handler) *Market {
 	}
 	o.Heartbeat, o.Patience = cmp.Or(o.Heartbeat, heartbeat), cmp.Or(o.Patience, patience)
 	s := &server{
-		Options: o, views: newViews(o.Catalog, o.Inventory), callers: callers.NewCalls(perSecond, burst, o.Clock), ending: make(chan struct{}), reports: make(chan struct{}, 1),
+		Options: o, views: newViews(o.Catalog, o.Inventory), callers: callers.NewCalls(perSecond, burst, o.Clock), ending: make(chan struct{}), reports: usage.NewReports(o.Live, o.Namespace),
 	}
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for paths of next
 	allowed := map[string][]string{}

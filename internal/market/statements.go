@@ -2,10 +2,8 @@ package market
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
@@ -18,9 +16,6 @@ type Sign func(claims map[string]any) (string, error)
 
 // Signer opens the broker's present key. It returns nil if the broker has no DID, and so no key that others find.
 type Signer func(ctx context.Context) (Sign, error)
-
-// mostSums bounds an answer to GET /market/v1/usage.
-const mostSums = 20_000
 
 // agreementBody is a contract, as far as the caller may see it, and the same as a statement of the broker.
 type agreementBody struct {
@@ -67,53 +62,41 @@ func (s *server) contracts(c *call) error {
 
 // usageBody has the usage of clusters, and the same as a statement of the broker.
 type usageBody struct {
-	From      time.Time    `json:"from"`
-	To        time.Time    `json:"to"`
-	Usage     []*usage.Sum `json:"usage"`
-	Statement string       `json:"statement,omitempty"`
+	*usage.Report
+	Statement string `json:"statement,omitempty"`
 }
 
 // usage answers GET /market/v1/usage?month=YYYY-MM&per=… with what instances had on each cluster, and what it cost: a
-// provider sees its own clusters, without consumers. Reports are made one after the other, because each reads all
-// instances.
+// provider sees its own clusters, without consumers.
 func (s *server) usage(c *call) error {
-	query := c.URL.Query()
-	window, err := usage.ParseMonth(query.Get("month"), s.Clock.Now())
+	values, err := c.values()
+	if err != nil {
+		return err
+	}
+	q, err := usage.ParseQuery(values, nil, s.Clock.Now())
 	if err != nil {
 		return badRequest("%s.", err)
 	}
-	q := usage.Query{Window: window, By: []usage.Dimension{usage.ByProvider, usage.ByCluster}, Per: usage.PerMonth, Most: mostSums, Names: usage.IDs}
-	if text := query.Get("per"); text != "" {
-		if q.Per = usage.Step(text); !slices.Contains(usage.Steps, q.Per) {
-			return badRequest("per: %q is none of %v.", text, usage.Steps)
-		}
-	}
-	select {
-	case s.reports <- struct{}{}:
-		defer func() { <-s.reports }()
-	case <-c.Context().Done():
-		return c.Context().Err()
-	}
+	q.By = []usage.Dimension{usage.ByProvider, usage.ByCluster}
 	if c.caller.Role == access.Provider {
 		q.Provider = c.caller.Name
 	}
-	read, err := usage.Read(c.Context(), s.Live, s.Namespace, q)
-	if err != nil {
-		return fmt.Errorf("read the usage: %w", err)
-	}
-	sums, err := usage.Sums(read, q)
-	if err != nil {
+	report, err := s.reports.Make(c.Context(), q)
+	if errors.Is(err, usage.ErrTooMany) {
 		return badRequest("The answer has %s.", err)
+	}
+	if err != nil {
+		return err
 	}
 	sign, err := s.SignUsage.open(c.Context())
 	if err != nil {
 		return err
 	}
-	body := usageBody{From: window.From, To: window.To, Usage: sums}
-	if body.Statement, err = sign(usage.Claims(q, sums)); err != nil {
+	statement, err := sign(usage.Claims(q, report.Usage))
+	if err != nil {
 		return err
 	}
-	writeJSON(c.ResponseWriter, http.StatusOK, body)
+	writeJSON(c.ResponseWriter, http.StatusOK, usageBody{report, statement})
 	return nil
 }
 

@@ -143,6 +143,10 @@ func TestUsageOfProviders(t *testing.T) {
 	if got = read("provider:acme", "?month=2026-02"); len(got.Usage) != 0 {
 		t.Errorf("of a month before, acme reads %+v", got)
 	}
-	w.refused(request{method: "GET", path: "/market/v1/usage?month=March", with: w.as("operator")}, http.StatusBadRequest, "month")
-	w.refused(request{method: "GET", path: "/market/v1/usage?per=week", with: w.as("operator")}, http.StatusBadRequest, "per")
+	for query, why := range map[string]string{
+		"month=March": "month", "per=week": "per", "month=2099-01": "has not begun", "month=2026-03&month=2026-02": "month: is given 2 times",
+		"month=2026-03&provider=acme": `"provider": there is no such parameter`, "mnth=2026-03": "want some of month, per", "by=plan": "no such parameter", "month=%zz": "malformed",
+	} {
+		w.refused(request{method: "GET", path: "/market/v1/usage?" + query, with: w.as("operator")}, http.StatusBadRequest, why)
+	}
 }

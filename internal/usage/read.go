@@ -23,7 +23,8 @@ func Month(of time.Time) Window {
 	return Window{from, from.AddDate(0, 1, 0)}
 }
 
-// ParseMonth returns the part before now of a month as YYYY-MM; of the present month, if the text is empty.
+// ParseMonth returns the part before now of a month as YYYY-MM; of the present month, if the text is empty. A month that
+// has not begun is refused.
 func ParseMonth(text string, now time.Time) (Window, error) {
 	month := Month(now)
 	if text != "" {
@@ -32,6 +33,9 @@ func ParseMonth(text string, now time.Time) (Window, error) {
 			return Window{}, fmt.Errorf("month %q: want YYYY-MM, for instance %s", text, now.UTC().Format("2006-01"))
 		}
 		month = Month(from)
+	}
+	if now.Before(month.From) {
+		return Window{}, fmt.Errorf("month %q: has not begun", text)
 	}
 	if now.Before(month.To) {
 		month.To = now.UTC().Truncate(time.Second)

@@ -116,7 +116,7 @@ func (q Query) has(of *v1alpha1.EventSubject, p *v1alpha1.UsagePeriod) bool {
 	return (q.Provider == "" || p.Provider == q.Provider) && (q.Platform == "" || of.Platform == q.Platform)
 }
 
-// Sums adds up usage, ordered by time, then by the dimensions. It returns an error if there are too many sums.
+// Sums adds up usage, ordered by time, then by the dimensions. The error contains ErrTooMany.
 func Sums(all []Metered, q Query) ([]*Sum, error) {
 	by := map[Dimension]bool{}
 	for _, d := range q.By {
@@ -134,7 +134,7 @@ func Sums(all []Metered, q Query) ([]*Sum, error) {
 				known, found := sums[k]
 				if !found {
 					if q.Most > 0 && len(sums) == q.Most {
-						return nil, fmt.Errorf("more than %d sums: ask for longer steps, or for fewer dimensions", q.Most)
+						return nil, fmt.Errorf("%w, more than %d: ask for longer steps, or for fewer dimensions", ErrTooMany, q.Most)
 					}
 					known, sums[k] = sum, sum
 					known.Reserved = map[corev1.ResourceName]Decimal{}
