@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ import (
 type judged struct {
 	policies  []*v1alpha1.PlacementPolicy
 	consumers []Supposed
+	plans     [][]*catalog.Plan
 }
 
 func (*judged) Compile(policy *v1alpha1.PlacementPolicy) error {
@@ -29,8 +31,8 @@ func (*judged) Compile(policy *v1alpha1.PlacementPolicy) error {
 	return err
 }
 
-func (j *judged) Check(_ context.Context, policy *v1alpha1.PlacementPolicy, by Supposed, _ []*catalog.Plan) (*PolicyCheck, error) {
-	j.policies, j.consumers = append(j.policies, policy), append(j.consumers, by)
+func (j *judged) Check(_ context.Context, policy *v1alpha1.PlacementPolicy, by Supposed, plans []*catalog.Plan) (*PolicyCheck, error) {
+	j.policies, j.consumers, j.plans = append(j.policies, policy), append(j.consumers, by), append(j.plans, plans)
 	return &PolicyCheck{
 		Instances: []CheckedInstances{{Service: "db", Plan: "small", Present: 2, Refused: 1, Rules: []RuleCount{{"residents", 1}}}},
 		Unserved:  []Unserved{{Cluster: "a", Service: "db", Plan: "small", Rule: "residents", Why: "does not hold"}},
@@ -176,6 +178,39 @@ func testPolicy(w *world, caller, prefix string) {
 func sameJSON(a, b string) bool {
 	var x, y any
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// TestPlansThatAreChecked: a provider's check looks at the plans that are open to all, and at its own for certain
+// platforms; a platform's at those that the platform sees.
+func TestPlansThatAreChecked(t *testing.T) {
+	w := newWorld(t)
+	var offerings []v1alpha1.ServiceOffering
+	for _, s := range []sold{{name: "open"}, {name: "acmes", platforms: []string{"cf"}}, {name: "rivals", platforms: []string{"cf"}}} {
+		o := s.offering()
+		if s.platforms != nil {
+			o.Status.Accepted.Provider = strings.TrimSuffix(s.name, "s")
+		}
+		offerings = append(offerings, o)
+	}
+	snapshot, err := catalog.Build(offerings, clusters(), nil, nil)
+	must(t, err)
+	w.catalog.Replace(snapshot)
+	for caller, row := range map[string]struct{ policy, want string }{
+		"provider:acme": {"acme.new", "acmes open"}, "platform:cf": {"platform.cf.new", "acmes open rivals"}, "platform:korifi": {"platform.korifi.new", "open"},
+	} {
+		check := request{method: "POST", path: "/market/v1/policies/" + row.policy + "/check", with: w.as(caller), body: `{"spec": ` + residents + `}`}
+		if answer := w.send(check, nil); answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s is answered %d", caller, answer.StatusCode)
+		}
+		var names []string
+		for _, p := range w.judged.plans[len(w.judged.plans)-1] {
+			names = append(names, p.Offering.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(slices.Compact(names), " "); got != row.want {
+			t.Errorf("the check of %s looks at %s", caller, got)
+		}
+	}
 }
 
 // TestPoliciesThatAreRefused: precisely, by PUT and by a check alike, and nothing has changed.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
 )
 
@@ -172,11 +173,27 @@ func (s *server) checkPolicy(c *call) error {
 	case p == nil:
 		return noPolicy(id)
 	}
-	view := s.views.of(c.caller)
-	found, err := s.Policies.Check(c.Context(), p, asked.Consumer, view.plans(s.Catalog.Snapshot()))
+	found, err := s.Policies.Check(c.Context(), p, asked.Consumer, s.checkedPlans(c.caller))
 	if err != nil {
 		return err
 	}
 	writeJSON(c.ResponseWriter, http.StatusOK, found)
 	return nil
+}
+
+// checkedPlans returns the plans that a check looks at: those that the caller sees, and all of a provider's own, also if
+// they are for certain platforms.
+func (s *server) checkedPlans(caller access.Caller) (plans []*catalog.Plan) {
+	snapshot := s.Catalog.Snapshot()
+	if caller.Role != access.Provider {
+		return s.views.of(caller).plans(snapshot)
+	}
+	for _, o := range snapshot.All() {
+		for _, p := range o.Plans {
+			if p.VisibleTo("") || o.Provider == caller.Name {
+				plans = append(plans, p)
+			}
+		}
+	}
+	return plans
 }
