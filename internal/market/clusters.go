@@ -3,7 +3,6 @@ package market
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -119,7 +117,7 @@ func (s *server) patchCluster(c *call) error {
 		return err
 	}
 	var m *v1alpha1.MemberCluster
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) { // with what is found out about it meanwhile
+	err := c.change("cluster", func() (err error) {
 		if m, err = s.ownCluster(c); err != nil {
 			return err
 		}
@@ -134,12 +132,8 @@ func (s *server) patchCluster(c *call) error {
 		}
 		return s.Hub.Update(c.Context(), m)
 	})
-	refused := (*Error)(nil)
-	if m == nil || errors.As(err, &refused) {
-		return err
-	}
 	if err != nil {
-		return writeError(err, "cluster "+m.Name)
+		return err
 	}
 	body := clusterBodyOf(m)
 	c.ResponseWriter.Header().Set("ETag", body.ETag)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -173,6 +174,18 @@ func (c *call) ifMatch(o client.Object) error {
 	}
 }
 
+// change carries out a change of the object in the URL, which is of a kind. try reads the object, checks the
+// precondition and writes; it is repeated while others write what is not in the ETag, as a status or a finalizer. Its error
+// is an *Error or the hub's.
+func (c *call) change(kind string, try func() error) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, try)
+	if refused := (*Error)(nil); err == nil || errors.As(err, &refused) {
+		return err
+	}
+	id, _ := c.variable("id") // try has read it
+	return writeError(err, kind+" "+id)
+}
+
 // putOffering makes an offering, or replaces its spec.
 func (s *server) putOffering(c *call) error {
 	end, err := s.writes.begin(c.caller, s.Clock.Now())
@@ -184,36 +197,41 @@ func (s *server) putOffering(c *call) error {
 	if err != nil {
 		return err
 	}
-	id, f, err := s.find(c)
-	if err != nil {
-		return err
-	}
-	if spec.ID != id {
-		return badRequest("id: want %q, which is in the URL, got %q.", id, spec.ID)
-	}
 	spec.Provider = c.caller.Name
-	if err := f.admits(c.caller.Name, spec); err != nil {
-		return err
-	}
-	if f.ServiceOffering == nil {
+	var o *v1alpha1.ServiceOffering
+	status := http.StatusOK
+	err = c.change("offering", func() error {
+		id, f, err := s.find(c)
+		if err != nil {
+			return err
+		}
+		if spec.ID != id {
+			return badRequest("id: want %q, which is in the URL, got %q.", id, spec.ID)
+		}
+		if err := f.admits(c.caller.Name, spec); err != nil {
+			return err
+		}
+		if o = f.ServiceOffering; o != nil {
+			if err := c.ifMatch(o); err != nil {
+				return err
+			}
+			o.Spec = *spec
+			return s.Hub.Update(c.Context(), o)
+		}
 		if c.Request.Header.Get("If-Match") != "" {
 			return &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: there is no offering " + id + "."}
 		}
-		o := &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.OfferingName(id)}, Spec: *spec}
-		if err := s.Hub.Create(c.Context(), o); err != nil {
-			return writeError(err, "offering "+id)
-		}
-		s.Logger.InfoContext(c.Context(), "an offering was made", "provider", c.caller.Name, "offering", o.Name)
-		return c.answer(http.StatusCreated, o)
-	}
-	if err := c.ifMatch(f.ServiceOffering); err != nil {
+		status = http.StatusCreated
+		o = &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.OfferingName(id)}, Spec: *spec}
+		return s.Hub.Create(c.Context(), o)
+	})
+	if err != nil {
 		return err
 	}
-	f.Spec = *spec
-	if err := s.Hub.Update(c.Context(), f.ServiceOffering); err != nil {
-		return writeError(err, "offering "+id)
+	if status == http.StatusCreated {
+		s.Logger.InfoContext(c.Context(), "an offering was made", "provider", c.caller.Name, "offering", o.Name)
 	}
-	return c.answer(http.StatusOK, f.ServiceOffering)
+	return c.answer(status, o)
 }
 
 // decodeOffering reads the spec of an offering, strictly.

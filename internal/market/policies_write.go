@@ -25,38 +25,43 @@ func (s *server) putPolicy(c *call) error {
 	if err := c.decode(maxPolicy, spec); err != nil {
 		return err
 	}
-	id, stored, err := s.findOwnPolicy(c)
-	if err != nil {
-		return err
-	}
-	switch {
-	case stored != nil:
-		err = c.ifMatch(stored)
-	case c.Request.Header.Get("If-Match") != "":
-		err = &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: there is no policy " + id + "."}
-	}
-	if err != nil {
-		return err
-	}
-	p, err := s.judge(c, id, stored, spec)
-	if err != nil {
-		return err
-	}
-	if stored == nil {
-		if err := s.Hub.Create(c.Context(), p); err != nil {
-			return writeError(err, "policy "+id)
+	var p *v1alpha1.PlacementPolicy
+	status := http.StatusOK
+	err = c.change("policy", func() error {
+		id, stored, err := s.findOwnPolicy(c)
+		if err != nil {
+			return err
 		}
-		s.Logger.InfoContext(c.Context(), "a policy was made", "caller", c.caller.String(), "policy", id)
-		return c.answerPolicy(http.StatusCreated, p)
+		switch {
+		case stored != nil:
+			err = c.ifMatch(stored)
+		case c.Request.Header.Get("If-Match") != "":
+			err = &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: there is no policy " + id + "."}
+		}
+		if err != nil {
+			return err
+		}
+		if p, err = s.judge(c, id, stored, spec); err != nil {
+			return err
+		}
+		if stored != nil {
+			return s.Hub.Update(c.Context(), p)
+		}
+		status = http.StatusCreated
+		return s.Hub.Create(c.Context(), p)
+	})
+	if err != nil {
+		return err
 	}
-	if err := s.Hub.Update(c.Context(), p); err != nil {
-		return writeError(err, "policy "+id)
+	if status == http.StatusCreated {
+		s.Logger.InfoContext(c.Context(), "a policy was made", "caller", c.caller.String(), "policy", p.Name)
 	}
-	return c.answerPolicy(http.StatusOK, p)
+	return c.answerPolicy(status, p)
 }
 
 // judge returns the policy that is to be stored under an id, in place of the one there, if there is one. The error is
-// an *Error if the caller may not have it, or if the hub or the engine would refuse it. Nothing is written.
+// an *Error if the caller may not have it, or if the engine would refuse it, and the hub's if the hub would. Nothing is
+// written.
 func (s *server) judge(c *call, id string, stored *v1alpha1.PlacementPolicy, spec *v1alpha1.PlacementPolicySpec) (*v1alpha1.PlacementPolicy, error) {
 	if err := sideOf(c.caller.Role).confine(c.caller.Name, spec); err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func (s *server) judge(c *call, id string, stored *v1alpha1.PlacementPolicy, spe
 		err = s.Hub.Update(c.Context(), p.DeepCopy(), client.DryRunAll)
 	}
 	if err != nil {
-		return nil, writeError(err, "policy "+id)
+		return nil, err
 	}
 	if err := s.Policies.Compile(p); err != nil {
 		return nil, invalid("require: " + strings.ReplaceAll(err.Error(), "\n", "; ") + ".")
@@ -150,10 +155,6 @@ func (s *server) checkPolicy(c *call) error {
 	if err := c.decode(maxPolicy, &asked); err != nil {
 		return err
 	}
-	id, stored, err := s.findOwnPolicy(c)
-	if err != nil {
-		return err
-	}
 	if by := asked.Consumer.Platform; c.caller.Role == access.Platform && by != nil && *by != c.caller.Name {
 		return &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "consumer.platform: want " + c.caller.Name + " or nothing."}
 	}
@@ -164,14 +165,21 @@ func (s *server) checkPolicy(c *call) error {
 			}
 		}
 	}
-	p := stored
-	switch {
-	case asked.Spec != nil:
-		if p, err = s.judge(c, id, stored, asked.Spec); err != nil {
+	var p *v1alpha1.PlacementPolicy
+	err = c.change("policy", func() error {
+		id, stored, err := s.findOwnPolicy(c)
+		switch p = stored; {
+		case err != nil:
 			return err
+		case asked.Spec != nil:
+			p, err = s.judge(c, id, stored, asked.Spec)
+		case p == nil:
+			err = noPolicy(id)
 		}
-	case p == nil:
-		return noPolicy(id)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	found, err := s.Policies.Check(c.Context(), p, asked.Consumer, s.checkedPlans(c.caller))
 	if err != nil {
