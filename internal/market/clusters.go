@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -175,12 +176,16 @@ func (s *server) ownCluster(c *call) (*v1alpha1.MemberCluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	none := &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no cluster " + name + "."}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil, none // the client refuses some such names
+	}
 	m := &v1alpha1.MemberCluster{}
 	if err := s.Live.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, m); err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read member cluster %s: %w", name, err)
 		}
-		return nil, &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no cluster " + name + "."}
+		return nil, none
 	}
 	if c.caller.Role == access.Provider && m.Spec.Provider != c.caller.Name {
 		return nil, &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "The cluster " + name + " is not " + c.caller.Name + "'s."}

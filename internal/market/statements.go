@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/contracts"
@@ -37,6 +39,10 @@ func (s *server) contracts(c *call) error {
 	case access.Provider:
 		part = func(d *contracts.Document) *contracts.Document { return d.ForProvider(caller.Name) }
 	}
+	none := &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "The caller sees no contract of such an instance."}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return none // the client refuses some such names
+	}
 	all, err := contracts.Read(c.Context(), s.Live, s.Namespace, name)
 	if err != nil {
 		return err
@@ -54,7 +60,7 @@ func (s *server) contracts(c *call) error {
 		bodies = append(bodies, agreementBody{a, statement})
 	}
 	if len(bodies) == 0 {
-		return &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "The caller sees no contract of such an instance."}
+		return none
 	}
 	writeJSON(c.ResponseWriter, http.StatusOK, map[string]any{"contracts": bodies})
 	return nil

@@ -103,6 +103,14 @@ func TestContractsByReader(t *testing.T) {
 	} {
 		w.refused(request{method: "GET", path: "/market/v1/contracts/" + q.id, with: w.as(q.caller)}, http.StatusNotFound, "no contract")
 	}
+	for _, name := range []string{"a%2Fb", "..", "%25"} { // none of them can be the name of a resource
+		w.refused(request{method: "GET", path: "/market/v1/contracts/" + name, with: w.as("operator")}, http.StatusNotFound, "no contract")
+		w.refused(request{method: "GET", path: "/market/v1/contracts/" + name, with: w.as("platform:cf")}, http.StatusNotFound, "no contract")
+		w.refused(request{method: "GET", path: "/market/v1/clusters/" + name + "/moves?if=lost", with: w.as("operator")}, http.StatusNotFound, "no cluster")
+		for _, method := range []string{"PATCH", "DELETE"} {
+			w.refused(request{method: method, path: "/market/v1/clusters/" + name, with: w.as("provider:acme"), body: "{}"}, http.StatusNotFound, "no cluster")
+		}
+	}
 	w.send(request{method: "GET", path: "/market/v1/contracts/db2", with: w.as("platform:korifi")}, nil)
 	w.refused(request{method: "GET", path: "/market/v1/contracts/%FF", with: w.as("platform:cf")}, http.StatusBadRequest, "UTF-8")
 }
