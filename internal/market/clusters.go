@@ -93,18 +93,33 @@ func (s *server) clusters(c *call) error {
 	return nil
 }
 
-// clusterChange changes what is present; null removes prices or what limits the sale.
+// clusterChange changes what is present. Prices and what limits the sale are replaced as a whole; null removes them.
 type clusterChange struct {
 	// Cordoned, Prices and Sell are for the cluster's provider.
-	Cordoned *bool           `json:"cordoned"`
+	Cordoned json.RawMessage `json:"cordoned"`
 	Prices   json.RawMessage `json:"prices"`
 	Sell     json.RawMessage `json:"sell"`
 	// CordonedByOperator and Draining are for the operator.
-	CordonedByOperator *bool `json:"cordoned_by_operator"`
-	Draining           *bool `json:"draining"`
+	CordonedByOperator json.RawMessage `json:"cordoned_by_operator"`
+	Draining           json.RawMessage `json:"draining"`
 }
 
-// patchCluster changes what the caller decides about a cluster (RFC 7396).
+// check checks the booleans, which null does not remove. The error is an *Error.
+func (change *clusterChange) check() error {
+	for _, field := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"cordoned", change.Cordoned}, {"cordoned_by_operator", change.CordonedByOperator}, {"draining", change.Draining}} {
+		if text := string(field.value); !slices.Contains([]string{"", "true", "false"}, text) {
+			return badRequest("%s: want true or false.", field.name)
+		}
+	}
+	return nil
+}
+
+func isTrue(value json.RawMessage) bool { return string(value) == "true" }
+
+// patchCluster changes what the caller decides about a cluster.
 func (s *server) patchCluster(c *call) error {
 	if c.caller.Role == access.Provider {
 		end, err := s.writes.begin(c.caller, s.Clock.Now())
@@ -115,6 +130,9 @@ func (s *server) patchCluster(c *call) error {
 	}
 	var change clusterChange
 	if err := c.decode(maxClusterChange, &change); err != nil {
+		return err
+	}
+	if err := change.check(); err != nil {
 		return err
 	}
 	var m *v1alpha1.MemberCluster
@@ -204,7 +222,7 @@ func (s *server) mayChange(c *call, change *clusterChange, m *v1alpha1.MemberClu
 		return forbidden("cordoned_by_operator and draining are for the operator to change; a provider changes cordoned.")
 	case !provider && (change.Cordoned != nil || change.Prices != nil || change.Sell != nil):
 		return forbidden("cordoned, prices and sell are for the cluster's provider to change; an operator changes cordoned_by_operator and draining.")
-	case change.drains() && change.CordonedByOperator != nil && !*change.CordonedByOperator:
+	case change.drains() && change.CordonedByOperator != nil && !isTrue(change.CordonedByOperator):
 		return badRequest("cordoned_by_operator: a cluster that is drained takes no new placements; leave it out.")
 	case !change.drains():
 		return nil
@@ -226,24 +244,24 @@ func (s *server) mayChange(c *call, change *clusterChange, m *v1alpha1.MemberClu
 }
 
 // drains reports whether the cluster is to be drained.
-func (change *clusterChange) drains() bool { return change.Draining != nil && *change.Draining }
+func (change *clusterChange) drains() bool { return isTrue(change.Draining) }
 
 // apply changes a spec. The error is an *Error.
 func (change *clusterChange) apply(spec *v1alpha1.MemberClusterSpec, now time.Time) error {
 	switch cordon := change.CordonedByOperator; {
 	case change.drains():
 		spec.Drain(metav1.NewTime(now))
-	case cordon != nil && !*cordon:
-		spec.Uncordon()
-	case cordon != nil:
+	case isTrue(cordon):
 		spec.Cordon()
+	case cordon != nil:
+		spec.Uncordon()
 	}
-	if change.Draining != nil && !*change.Draining {
+	if change.Draining != nil && !change.drains() {
 		spec.EndDrain()
 	}
 	if change.Cordoned != nil {
 		spec.Taints = slices.DeleteFunc(spec.Taints, isCordonTaint)
-		if *change.Cordoned {
+		if isTrue(change.Cordoned) {
 			spec.Taints = append(spec.Taints, corev1.Taint{Key: taintCordoned, Effect: corev1.TaintEffectNoSchedule})
 		}
 	}

@@ -81,6 +81,9 @@ func TestTheOperatorDrains(t *testing.T) {
 	}{
 		"volumes would be lost":      {"operator", `{"draining": true}`, http.StatusConflict, "si-1"},
 		"drained and uncordoned":     {"operator", `{"draining": true, "cordoned_by_operator": false}`, http.StatusBadRequest, "cordoned_by_operator"},
+		"a drain of null":            {"operator", `{"draining": null}`, http.StatusBadRequest, "draining: want true or false"},
+		"a cordon of null":           {"operator", `{"cordoned_by_operator": null}`, http.StatusBadRequest, "cordoned_by_operator: want true or false"},
+		"a drain of a text":          {"operator", `{"draining": "true"}`, http.StatusBadRequest, "draining: want true or false"},
 		"the provider's cordon":      {"operator", `{"cordoned": true}`, http.StatusForbidden, "provider"},
 		"the provider's prices":      {"operator", `{"prices": null}`, http.StatusForbidden, "provider"},
 		"the operator's cordon":      {"provider:acme", `{"cordoned_by_operator": false}`, http.StatusForbidden, "operator"},

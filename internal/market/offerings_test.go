@@ -235,6 +235,9 @@ func TestAProviderSetsPrices(t *testing.T) {
 	if got := patch(`{"sell": {"share": 80}}`); got.Prices == nil || got.Sell == nil || got.Sell.Share != 80 || !got.Cordoned {
 		t.Errorf("what is absent changes: %+v", got)
 	}
+	if got := patch(`{"prices": {"currency": "EUR", "perHour": {"memory": "0.01"}}, "sell": {"atMost": {"cpu": "2"}}}`); len(got.Prices.PerHour) != 1 || got.Sell.Share != 0 {
+		t.Errorf("prices and sell are not replaced as a whole: %+v", got)
+	}
 	if got := patch(`{"prices": null, "cordoned": false}`); got.Prices != nil || got.Sell == nil || got.Cordoned || !got.CordonedByOperator {
 		t.Errorf("got %+v", got)
 	}
@@ -262,6 +265,7 @@ func TestAProviderSetsPrices(t *testing.T) {
 		"one that is not":       {"c", `{}`, tag, http.StatusNotFound, "no cluster c"},
 		"the operator's cordon": {"a", `{"unschedulable": false}`, tag, http.StatusBadRequest, "/unschedulable"},
 		"its provider":          {"a", `{"provider": "rival"}`, tag, http.StatusBadRequest, "/provider"},
+		"a cordon of null":      {"a", `{"cordoned": null}`, tag, http.StatusBadRequest, "cordoned: want true or false"},
 		"a part of prices":      {"a", `{"prices": {"colour": "red"}}`, tag, http.StatusBadRequest, "prices: unknown member"},
 		"no currency":           {"a", `{"prices": {"currency": "euro", "perHour": {}}}`, tag, http.StatusUnprocessableEntity, "prices.currency"},
 		"a price below nothing": {"a", `{"prices": {"currency": "EUR", "perHour": {"cpu": "-0.02"}}}`, tag, http.StatusUnprocessableEntity, "prices.perHour: cpu: -20m: want an amount of money from 0 to 12634756"},
