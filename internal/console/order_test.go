@@ -187,11 +187,11 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	page := c.send(shop, Root+"mine/"+name, nil)
-	if text := words(page.body); page.StatusCode != http.StatusOK || !strings.Contains(text, "db New") || !strings.Contains(text, "postgresql large") {
+	if text := words(page.body); page.StatusCode != http.StatusOK || !page.isLive() || !strings.Contains(text, "db New") || !strings.Contains(text, "postgresql large") {
 		t.Errorf("its page (%d): %s", page.StatusCode, text)
 	}
-	if bound := c.send(shop, Root+"mine/"+name+"/bind", url.Values{"binding": {"app"}}); bound.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(bound.body, `role="alert"`) {
-		t.Errorf("a binding before it is there: %d", bound.StatusCode)
+	if bound := c.send(shop, Root+"mine/"+name+"/bind", url.Values{"binding": {"app"}}); bound.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(bound.body, `role="alert"`) || bound.isLive() {
+		t.Errorf("a binding before it is there: %d %s", bound.StatusCode, bound.body)
 	}
 	if asked := c.send(shop, Root+"mine/"+name+"/delete", nil); !strings.Contains(words(asked.body), "This cannot be undone") {
 		t.Errorf("nobody asks before it is deleted: %s", words(asked.body))

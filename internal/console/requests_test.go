@@ -15,6 +15,11 @@ type answer struct {
 	body string
 }
 
+// isLive reports whether the page loads itself again.
+func (a answer) isLive() bool {
+	return strings.Contains(a.body, "data-live") || strings.Contains(a.body, `http-equiv="refresh"`)
+}
+
 // send sends a request as a browser on the console's own pages does. form is posted; nil asks for the page.
 func (c *consoleOf) send(browser *http.Client, path string, form url.Values) answer {
 	c.Helper()

@@ -339,6 +339,9 @@ var beneath = map[string][]string{"clusters": {"fleet", "supply"}, "order": {"ma
 // render writes a page. A mistake in a template is found before anything is written.
 func (s *server) render(c *call, p *page) {
 	whole := layout{page: p, Caller: c.caller, Now: s.Clock.Now()}
+	if c.Method == http.MethodPost { // the address is of the form: loaded again, it would send the form again
+		p.Live = ""
+	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(c.URL.Path, Root), "/")
 	for _, one := range sections[c.caller.Role] {
 		one.Here = one.Path == first || slices.Contains(beneath[first], one.Path)
