@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,9 +18,12 @@ type field struct {
 	Name string
 	// Label and Description for people.
 	Label, Description string
-	// Kind selects the input: text, secret, number, choice, group, or json for everything else.
+	// Kind selects the input: line for a short text, text for one that may have several lines, number, choice, group, or
+	// json for everything else.
 	Kind     string
 	Required bool
+	// Secret values are not on the page of a form that was refused. Lost means that one was given.
+	Secret, Lost bool
 	// Value in the input: the one given before, or nothing.
 	Value string
 	// Hint names the default.
@@ -45,7 +49,6 @@ type property struct {
 	Title       string                     `json:"title"`
 	Description string                     `json:"description"`
 	Enum        []json.RawMessage          `json:"enum"`
-	Const       json.RawMessage            `json:"const"`
 	Default     json.RawMessage            `json:"default"`
 	Minimum     *json.Number               `json:"minimum"`
 	Maximum     *json.Number               `json:"maximum"`
@@ -61,20 +64,26 @@ const (
 	parameterPrefix = "parameter"
 	// deepest is how far objects within objects have inputs of their own; below, an object is JSON.
 	deepest = 4
+	// longestLine is the greatest maxLength of a text that has an input of one line. Browsers take the line ends out of
+	// what is pasted there, for instance of a key.
+	longestLine = 256
 )
 
 // formOf returns the inputs for the properties of a schema. given holds what was entered before; nil if nothing was.
 func formOf(schema json.RawMessage, given url.Values) []field {
-	return fieldsOf(schema, parameterPrefix, given, 0)
+	return fieldsOf(schema, &field{Name: parameterPrefix, Required: true}, given, 0)
 }
 
-func fieldsOf(schema json.RawMessage, path string, given url.Values, depth int) (fields []field) {
+// fieldsOf returns the inputs for the properties of a group.
+func fieldsOf(schema json.RawMessage, group *field, given url.Values, depth int) (fields []field) {
 	var of property
 	if len(schema) == 0 || decodeLoosely(schema, &of) != nil {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
-		fields = append(fields, fieldOf(name, of.Properties[name], path, slices.Contains(of.Required, name), given, depth))
+		// Of a group that may be left out, nothing has to be entered.
+		required := group.Required && slices.Contains(of.Required, name)
+		fields = append(fields, fieldOf(name, of.Properties[name], group, required, given, depth))
 	}
 	slices.SortStableFunc(fields, func(a, b field) int {
 		switch {
@@ -88,11 +97,15 @@ func fieldsOf(schema json.RawMessage, path string, given url.Values, depth int) 
 	return fields
 }
 
-func fieldOf(name string, schema json.RawMessage, path string, required bool, given url.Values, depth int) field {
-	f := field{Name: path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name), Label: name, Kind: "json", Required: required}
-	f.Value = given.Get(f.Name)
+func fieldOf(name string, schema json.RawMessage, group *field, required bool, given url.Values, depth int) field {
+	f := field{Name: group.Name + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name), Label: name, Kind: "json", Required: required}
 	var of property
-	if decodeLoosely(schema, &of) != nil {
+	err := decodeLoosely(schema, &of)
+	f.Secret = group.Secret || of.WriteOnly || of.Format == "password"
+	if f.Value = given.Get(f.Name); f.Secret {
+		f.Value, f.Lost = "", f.Value != ""
+	}
+	if err != nil {
 		return f
 	}
 	if of.Title != "" {
@@ -108,8 +121,8 @@ func fieldOf(name string, schema json.RawMessage, path string, required bool, gi
 		f.Options = optionsOf(&f, of)
 	case of.Type == "string":
 		f.Kind, f.isText, f.MaxLength = "text", true, of.MaxLength
-		if of.WriteOnly || of.Format == "password" {
-			f.Kind = "secret"
+		if of.Format == "password" || of.MaxLength > 0 && of.MaxLength <= longestLine {
+			f.Kind = "line"
 		}
 	case of.Type == "integer", of.Type == "number":
 		f.Kind, f.Step = "number", "any"
@@ -123,23 +136,22 @@ func fieldOf(name string, schema json.RawMessage, path string, required bool, gi
 			f.Maximum = of.Maximum.String()
 		}
 	case of.Type == "object" && len(of.Properties) > 0 && depth < deepest:
-		f.Kind, f.Fields = "group", fieldsOf(schema, f.Name, given, depth+1)
-		for i := range f.Fields { // of a group that may be left out, nothing has to be entered
-			f.Fields[i].Required = f.Fields[i].Required && required
-		}
+		f.Kind, f.Fields = "group", fieldsOf(schema, &f, given, depth+1)
 	}
 	return f
 }
 
-// optionsOf returns the values of a choice. One that is not required can be left to the broker.
-func optionsOf(f *field, of property) (options []option) {
-	if !f.Required || f.isBool && len(of.Default) > 0 {
-		label := "as the plan says"
-		if f.Hint != "" {
-			label = "default: " + f.Hint
-		}
-		options = append(options, option{Label: label})
+// optionsOf returns the values of a choice. One that is not required can be left to the broker. One that is required
+// begins with its default; without a default, nothing is chosen.
+func optionsOf(f *field, of property) []option {
+	none, chosen := option{Label: "as the plan says"}, f.Value
+	switch {
+	case f.Required:
+		none.Label, chosen = "choose…", cmp.Or(chosen, string(of.Default))
+	case f.Hint != "":
+		none.Label = "default: " + f.Hint
 	}
+	options := []option{none}
 	values := of.Enum
 	if f.isBool {
 		values = []json.RawMessage{json.RawMessage("true"), json.RawMessage("false")}
@@ -149,7 +161,10 @@ func optionsOf(f *field, of property) (options []option) {
 		if f.isBool {
 			label = map[string]string{"true": "yes", "false": "no"}[label]
 		}
-		options = append(options, option{Value: string(value), Label: label, Selected: f.Value == string(value)})
+		options = append(options, option{Value: string(value), Label: label, Selected: chosen == string(value)})
+	}
+	if f.Required && slices.ContainsFunc(options, func(o option) bool { return o.Selected }) {
+		return options[1:]
 	}
 	return options
 }

@@ -22,6 +22,7 @@ const schema = `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "
 	"version": {"enum": ["16", "17"], "description": "of PostgreSQL"}, "replicas": {"type": "integer", "minimum": 1, "maximum": 5, "default": 1},
 	"tls": {"type": "boolean", "default": true}, "ratio": {"type": "number"}, "password": {"type": "string", "writeOnly": true},
 	"storage": {"type": "object", "required": ["size"], "properties": {"size": {"type": "string", "maxLength": 8}, "fast": {"type": "boolean"}}},
+	"registry": {"type": "object", "writeOnly": true, "required": ["username", "password"], "properties": {"username": {"type": "string", "maxLength": 64}, "password": {"type": "string"}}},
 	"extensions": {"type": "array", "items": {"type": "string"}}, "anything": true, "a/b~c": {"type": "string"}}}`
 
 // TestForms: what is entered becomes the parameters, and what is left empty does not.

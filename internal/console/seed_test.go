@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -73,7 +74,9 @@ func (c *consoleOf) seed() {
 	cordoned.Status.Claims = []v1alpha1.Claim{{Name: v1alpha1.ClaimDatacenterCountry, Value: "SE", Assurance: v1alpha1.AssuranceCertified, Issuer: "did:web:auditor.example", Credential: "sha256-abc", ExpiresAt: &until}}
 	c.create(cordoned)
 
-	c.create(offering("postgresql", "PostgreSQL databases with daily backups", plan("small", "For development: one replica", "1", "4Gi", "19"), plan("large", "For production: three replicas over two sites", "4", "16Gi", "89.50")))
+	large := plan("large", "For production: three replicas over two sites", "4", "16Gi", "89.50")
+	large.Schemas = &v1alpha1.PlanSchemas{InstanceCreate: &runtime.RawExtension{Raw: []byte(schema)}}
+	c.create(offering("postgresql", "PostgreSQL databases with daily backups", plan("small", "For development: one replica", "1", "4Gi", "19"), large))
 	c.create(offering("kubernetes-resources", "A namespace with a quota, on the cluster that suits best", plan("team", "For a team", "16", "64Gi", "")))
 
 	own := offering("acme-vms", "Virtual machines of acme", plan("acme-vms-small", "One core", "1", "2Gi", "4"))
