@@ -181,6 +181,20 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// TestMovingInstances: a provider sees what an instance has on its cluster until it is removed there.
+func TestMovingInstances(t *testing.T) {
+	c := newConsole(t)
+	c.create(cluster("old", "eu-de", "acme", "64", "256Gi"))
+	c.create(cluster("new", "eu-de", "bitfarm", "64", "256Gi"))
+	was := instanceOf("shop", "moves", "large", "old").Status.Delivered.Decision
+	moves, left := instanceOf("shop", "moves", "large", "new"), instanceOf("shop", "left", "large", "new")
+	moves.Status.Delivered.Decision = was
+	left.Status.Left = []v1alpha1.LeftPlacement{{Placement: was.Placements[0], Since: since(time.Minute)}}
+	c.create(moves)
+	c.create(left)
+	c.shows(c.as(access.Caller{Role: access.Provider, Name: "acme"}), "clusters/old", nil, http.StatusOK, v1alpha1.MemberNamespace(moves.Name), v1alpha1.MemberNamespace(left.Name))
+}
+
 // TestProvidersPages: a provider sees its own clusters, credentials and policies, and nothing of who buys there.
 func TestProvidersPages(t *testing.T) {
 	c := newConsole(t)

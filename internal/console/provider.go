@@ -53,14 +53,15 @@ type heldRow struct {
 	Since                    any
 }
 
-// heldOn returns what the instances on a cluster have there.
+// heldOn returns what the instances on a cluster have there, until they are removed there.
 func (s *server) heldOn(cluster string, instances []*v1alpha1.ServiceInstance) (rows []heldRow) {
 	for _, i := range instances {
-		for _, d := range i.Status.Decisions()[:min(1, len(i.Status.Decisions()))] {
-			if p := d.On(cluster); p != nil {
+		for _, p := range i.Status.Everywhere() {
+			if p.Cluster == cluster {
 				row := heldRow{Namespace: v1alpha1.MemberNamespace(i.Name), Reserved: amounts(p.Reserved), Price: perHour(p.PricePerHour, p.Currency), Since: i.CreationTimestamp}
 				row.Service, row.Plan = s.planOf(i)
 				rows = append(rows, row)
+				break
 			}
 		}
 	}
