@@ -4,7 +4,9 @@ package console
 
 import (
 	"fmt"
+	"net/http"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +164,33 @@ func TestBuyingInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Do(chromedp.WaitVisible(`//h1//*[contains(., "Ready")]`), chromedp.WaitVisible(`//dd[contains(., "0.084 EUR an hour")]`))
+	if !chromium.Read(w, chromedp.Evaluate[bool]("window.kept === true")) {
+		t.Error("the page was loaded again")
+	}
+}
+
+// TestReconnectingInABrowser: a page whose stream is refused opens it again, and then shows what has come meanwhile.
+func TestReconnectingInABrowser(t *testing.T) {
+	c := newConsole(t)
+	c.selling()
+	var isRefused atomic.Bool
+	isRefused.Store(true)
+	next := c.handler
+	c.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isRefused.Load() && r.URL.Path == Root+"live" {
+			http.NotFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	c.server.Close()
+	c.start(false)
+	w := c.window(access.Caller{Role: access.Platform, Name: "shop"})
+	w.Do(chromedp.Navigate(c.server.URL+Root+"mine"), chromedp.WaitVisible(`//*[@id="live"][. = "not connected; trying again"]`))
+	chromium.Read(w, chromedp.Evaluate[bool]("window.kept = true"))
+	c.create(instanceOf("shop", "db", "large", "eu-1"))
+	isRefused.Store(false)
+	w.Do(chromedp.WaitVisible(`//*[@id="live"][. = "live"]`), chromedp.WaitVisible(`//th[contains(., "db")]`), chromedp.WaitVisible(`input[name="text"]`))
 	if !chromium.Read(w, chromedp.Evaluate[bool]("window.kept === true")) {
 		t.Error("the page was loaded again")
 	}

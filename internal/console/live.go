@@ -105,13 +105,10 @@ func (c *Changes) next(topic string) <-chan struct{} {
 // because something may have changed since the page was made.
 func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, w: w}
-	if err := s.identify(c); err != nil || c.caller == (access.Caller{}) {
-		http.Error(w, "log in first", http.StatusUnauthorized)
-		return
-	}
 	topic, err := s.topic(c)
 	if err != nil {
-		http.Error(w, "there is no such instance", http.StatusNotFound)
+		refused := s.failed(c, err)
+		http.Error(w, refused.Title, refused.status)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -173,10 +170,16 @@ func (s *server) sleeps(ctx context.Context, d time.Duration) bool {
 
 // topic returns what a stream is about: an instance that the caller may see, or everything that it may see.
 func (s *server) topic(c *call) (string, error) {
+	if err := s.identify(c); err != nil {
+		return "", err
+	}
+	if c.caller == (access.Caller{}) {
+		return "", errLogin
+	}
 	if name := c.URL.Query().Get("instance"); name != "" {
 		i := &v1alpha1.ServiceInstance{}
 		if err := s.get(c.Context(), name, i); err != nil {
-			return "", err
+			return "", orNoSuch(err, "instance", name)
 		}
 		if c.caller.Role == access.Platform && i.Spec.Platform != c.caller.Name || c.caller.Role == access.Provider {
 			return "", errNoPage

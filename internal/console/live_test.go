@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/html"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,78 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
 )
+
+// TestLiveBeforeTheStart: a browser is asked to come back while the hub cannot be read, and not to log in.
+func TestLiveBeforeTheStart(t *testing.T) {
+	c := newConsole(t)
+	operator := c.as(access.Caller{Role: access.Operator})
+	in, err := cache.New(c.config, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{c.namespace: {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.tokens.Hub = in // it is not started
+	if got := c.send(operator, Root+"live", nil); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Errorf("with a session: %d, %v", got.StatusCode, got.Header)
+	}
+	if got := c.send(c.as(access.Caller{}), Root+"live", nil); got.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without one: %d", got.StatusCode)
+	}
+}
+
+// TestLiveParts: a live page has the same parts whatever there is, so that each can come and go. The links to the other
+// pages of a list are in one.
+func TestLiveParts(t *testing.T) {
+	c := newConsole(t)
+	operator, shop, acme := c.as(access.Caller{Role: access.Operator}), c.as(access.Caller{Role: access.Platform, Name: "shop"}), c.as(access.Caller{Role: access.Provider, Name: "acme"})
+	parts := func(browser *http.Client, path string) (names string) {
+		t.Helper()
+		got := c.send(browser, Root+path, nil)
+		if !got.isLive() {
+			t.Errorf("%s is answered %d, and is not live", path, got.StatusCode)
+		}
+		_ = nodes(got.body, func(n *html.Node) {
+			if name := attributeOf(n, "data-part"); name != "" {
+				names += name + " "
+			}
+		})
+		return names
+	}
+	browsers, before := map[string]*http.Client{"": operator, "instances": operator, "peerings": operator, "mine": shop, "supply": acme}, map[string]string{}
+	for path, browser := range browsers {
+		before[path] = parts(browser, path)
+	}
+	c.seed()
+	bare := instanceOf("shop", "bare", "large")
+	c.create(bare)
+	c.create(cluster("bare", "", "", "8", "32Gi"))
+	for path := range before {
+		c.console.looks.until, c.console.fleets.until, c.console.lists.until = time.Time{}, time.Time{}, time.Time{}
+		if after := parts(browsers[path], path); after == "" || after != before[path] {
+			t.Errorf("%s has the parts %s, and had %s without anything", path, after, before[path])
+		}
+	}
+	for full, path := range map[string]string{"instances/" + v1alpha1.InstanceName("cf-eu", "orders-db"): "instances/" + bare.Name, "clusters/eu-north-2": "clusters/bare"} {
+		if is, without := parts(operator, full), parts(operator, path); is != without {
+			t.Errorf("%s has the parts %s, and %s has %s", full, is, path, without)
+		}
+	}
+
+	for range pageSize + 1 {
+		c.console.lists.value = append(c.console.lists.value, &instanceRow{Platform: "shop"})
+	}
+	for path, browser := range map[string]*http.Client{"instances": operator, "mine": shop} {
+		c.console.lists.until = time.Now().Add(time.Hour)
+		isInPart := false
+		_ = nodes(c.send(browser, Root+path, nil).body, func(n *html.Node) {
+			for within := range n.Ancestors() {
+				isInPart = isInPart || attributeOf(n, "class") == "pager" && attributeOf(within, "data-part") == "instances"
+			}
+		})
+		if !isInPart {
+			t.Errorf("of %s, the links to other pages are in no part", path)
+		}
+	}
+}
 
 // TestLive: a browser hears of a change of the instance that it shows within a second, of others' changes it does not,
 // and its stream ends with the server.

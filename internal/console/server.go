@@ -249,6 +249,7 @@ func (e *Error) Error() string { return e.Title + ": " + e.Description }
 var (
 	errNoPage  = &Error{Status: http.StatusNotFound, Title: "There is no such page", Description: "The address may be mistyped, or what it was about may be gone."}
 	errRole    = &Error{Status: http.StatusForbidden, Title: "This page is not for you", Description: "Log out and log in as somebody who may see it."}
+	errLogin   = &Error{Status: http.StatusUnauthorized, Title: "Log in first"}
 	errForm    = &Error{Status: http.StatusBadRequest, Title: "The form could not be read", Description: "Go back, reload the page and try again."}
 	errForeign = &Error{Status: http.StatusForbidden, Title: "The request came from another site",
 		Description: "Nothing was changed. Open the console itself and do it there."}

@@ -14,13 +14,12 @@ if (ticket) {
 const live = document.body.dataset.live;
 if (live && window.EventSource) {
   const status = document.getElementById("live");
-  const source = new EventSource(live);
-  let busy = false, again = false;
+  let source, timer, busy = false, again = false;
 
   const put = (next) => {
     for (const old of document.querySelectorAll("[data-part]")) {
       const now = next.querySelector(`[data-part="${old.dataset.part}"]`);
-      if (!now) return location.reload();
+      if (!now) return location.reload(); // it is of another version of Sluice
       if (now.innerHTML === old.innerHTML || old.querySelector("form:focus-within")) continue;
       const open = [...old.querySelectorAll("details")].map((d) => d.open);
       const links = [...old.querySelectorAll("a, button, [tabindex]")];
@@ -30,21 +29,33 @@ if (live && window.EventSource) {
       if (focus >= 0) now.querySelectorAll("a, button, [tabindex]")[focus]?.focus();
     }
   };
+  // A browser does not open a stream again that was answered with an error. The page is fetched too, because its answer
+  // shows that the session has ended.
+  const fail = () => {
+    status.textContent = "not connected; trying again";
+    source.close();
+    clearTimeout(timer);
+    timer = setTimeout(() => { connect(); refresh(); }, 5000);
+  };
+  const connect = () => {
+    source = new EventSource(live);
+    source.addEventListener("open", () => { status.textContent = "live"; });
+    source.addEventListener("error", fail);
+    source.addEventListener("change", refresh);
+  };
   const refresh = async () => {
     if (busy) { again = true; return; }
     busy = true;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (answer.status >= 500) throw new Error(answer.statusText);
       if (!answer.ok || answer.redirected) { source.close(); location.reload(); return; }
       put(new DOMParser().parseFromString(await answer.text(), "text/html"));
-      status.textContent = "live";
     } catch {
-      status.textContent = "not connected; trying again";
+      fail();
     }
     busy = false;
     if (again) { again = false; refresh(); }
   };
-  source.addEventListener("open", () => { status.textContent = "live"; });
-  source.addEventListener("error", () => { status.textContent = "not connected; trying again"; });
-  source.addEventListener("change", refresh);
+  connect();
 }
