@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -104,13 +105,14 @@ func pretty(document json.RawMessage) string {
 	if len(document) == 0 || string(document) == "null" || string(document) == "{}" {
 		return ""
 	}
+	in, text := json.NewDecoder(bytes.NewReader(document)), &strings.Builder{}
+	in.UseNumber()
+	out := json.NewEncoder(text)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
 	var value any
-	if json.Unmarshal(document, &value) != nil {
+	if in.Decode(&value) != nil || out.Encode(value) != nil {
 		return string(document)
 	}
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return string(document)
-	}
-	return string(text)
+	return strings.TrimSuffix(text.String(), "\n")
 }

@@ -213,7 +213,7 @@ func TestCredentials(t *testing.T) {
 	}
 	b.Name = v1alpha1.BindingName("shop", "db", "app")
 	c.create(b)
-	sealed, err := c.keys.Seal([]byte(`{"uri": "postgres://u:p@db.example/app", "ports": [5432]}`), seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+	sealed, err := c.keys.Seal([]byte(`{"uri": "postgres://u:p@db.example/app", "ports": [5432], "more": {"id": 12345678901234567890, "url": "https://db.example/?a=1&b=<2>"}}`), seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("the page of the instance: %s", text)
 	}
 	shown := c.send(shop, path+"/credentials", url.Values{"binding": {"app"}})
-	if text := words(shown.body); shown.StatusCode != http.StatusOK || !strings.Contains(text, "uri "+secret) || !strings.Contains(text, "5432") || shown.Header.Get("Cache-Control") != "no-store" {
+	if text := words(shown.body); shown.StatusCode != http.StatusOK || !strings.Contains(text, "uri "+secret) || !strings.Contains(text, "5432") || !strings.Contains(text, `more { "id": 12345678901234567890, "url": "https://db.example/?a=1&b=<2>" }`) || shown.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the credentials (%d): %s", shown.StatusCode, text)
 	}
 	for name, got := range map[string]answer{
