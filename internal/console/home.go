@@ -22,6 +22,9 @@ type home struct {
 // mostTroubles is how many resources that are not ready the first page lists.
 const mostTroubles = 40
 
+// Attention is how many resources are not ready.
+func (h *home) Attention() int { return len(h.NotReady) + h.NotReadyMore }
+
 // linked maps what the overview calls a resource to the path of its page.
 var linked = map[string]string{"cluster": "clusters/", "broker": "clusters/", "instance": "instances/"}
 

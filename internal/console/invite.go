@@ -80,12 +80,8 @@ func (s *server) invite(c *call) (*page, error) {
 	}
 	data := inviteData{Given: c.PostForm, Refused: refused}
 	if refused == "" {
-		scheme := "http"
-		if s.Secure || c.TLS != nil {
-			scheme = "https"
-		}
 		data.Invited, data.ExpiresAt = given("cluster"), made.ExpiresAt
-		data.Command = fmt.Sprintf("sluice cluster join - --to %s://%s --context CONTEXT <<'END'\n%s\nEND", scheme, c.Host, made.Token)
+		data.Command = fmt.Sprintf("sluice cluster join - --to %s --context CONTEXT <<'END'\n%s\nEND", s.base(c), made.Token)
 	}
 	return s.inviting(c, data)
 }

@@ -77,7 +77,8 @@ func TestAddingACluster(t *testing.T) {
 
 	// Another invitation is withdrawn.
 	form.Set("cluster", "acme-2")
-	shows("supply/add", form, http.StatusOK, "acme-2 is invited")
+	c.console.URL = "https://broker.example"
+	shows("supply/add", form, http.StatusOK, "acme-2 is invited", "--to https://broker.example --context CONTEXT")
 	form.Set("cluster", "acme-3")
 	shows("supply/add", form, http.StatusUnprocessableEntity, "at most 2")
 	shows("supply/withdraw", url.Values{"cluster": {"acme-2"}}, http.StatusSeeOther)

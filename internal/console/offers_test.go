@@ -94,3 +94,18 @@ func TestAProviderSells(t *testing.T) {
 		t.Errorf("it is still on sale: %s", page)
 	}
 }
+
+// TestAnOfferOfAnyID: the list leads to each offer, whatever its id is.
+func TestAnOfferOfAnyID(t *testing.T) {
+	c := newConsole(t)
+	o := offering("acme-and-co", "Of acme and another", plan("acme-and-co", "A core", "1", "1Gi", ""))
+	o.Spec.ID, o.Spec.Provider = "acme & co", "acme"
+	c.create(o)
+	acme, link := c.as(access.Caller{Role: access.Provider, Name: "acme"}), ""
+	_ = nodes(c.shows(acme, "offers", nil, http.StatusOK), func(n *html.Node) {
+		if to := attributeOf(n, "href"); strings.HasPrefix(to, Root+"offers/edit?") {
+			link = to
+		}
+	})
+	c.shows(acme, strings.TrimPrefix(link, Root), nil, http.StatusOK, "Offer acme & co")
+}

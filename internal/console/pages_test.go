@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/overview"
 )
 
 // mostBytes is the greatest size of a page.
@@ -179,6 +181,28 @@ func TestTexts(t *testing.T) {
 	if got := localPath(url.QueryEscape("x")); got != Root {
 		t.Errorf("a path of nowhere is %q", got)
 	}
+}
+
+// TestManyTroubles: the first page counts all that is not ready, and lists some.
+func TestManyTroubles(t *testing.T) {
+	c := newConsole(t)
+	c.console.looks.value = &home{Overview: &overview.Overview{NotReady: make([]overview.Trouble, mostTroubles)}, NotReadyMore: 460}
+	c.console.looks.until = time.Now().Add(time.Hour)
+	c.shows(c.as(access.Caller{Role: access.Operator}), "", nil, http.StatusOK, "500 things need attention", "And 460 more: sluice status lists them all")
+}
+
+// TestUsage: the sum of a month names the month, and that of the present one may grow.
+func TestUsage(t *testing.T) {
+	c := newConsole(t)
+	now := time.Now().UTC()
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	price, to := resource.MustParse("0.25"), metav1.NewTime(now)
+	i := instanceOf("shop", "db", "large", "eu-1")
+	i.Status.Usage = []v1alpha1.UsagePeriod{{Cluster: "eu-1", From: metav1.NewTime(month.Add(-2 * time.Hour)), To: &to, PlanID: "large", PricePerHour: &price, Currency: "EUR"}}
+	c.create(i)
+	shop, last := c.as(access.Caller{Role: access.Platform, Name: "shop"}), month.AddDate(0, -1, 0).Format("2006-01")
+	c.shows(shop, "usage", nil, http.StatusOK, "EUR so far this month, for all instances.")
+	c.shows(shop, "usage?month="+last, nil, http.StatusOK, "0.5 EUR in "+last+", for all instances.")
 }
 
 // TestMovingInstances: a provider sees what an instance has on its cluster until it is removed there.

@@ -47,7 +47,7 @@ func filterOf(c *call, names ...string) filter {
 	f := filter{Path: c.URL.Path, values: url.Values{}}
 	query := c.URL.Query()
 	for _, name := range names {
-		if given, found := query[name]; found && (given[0] != "" || name != "text" && query.Get("any") == "") {
+		if given, found := query[name]; found && (given[0] != "" || name != "text") {
 			f.values[name] = given[:1]
 		}
 	}

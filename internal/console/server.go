@@ -41,8 +41,8 @@ type Options struct {
 	Explain Explain
 	// Changes announces what live pages show anew; nil if pages are not live.
 	Changes *Changes
-	// URL is the broker's, without a slash at its end, for issuers to send browsers back to; "" means as requests name
-	// it.
+	// URL is the broker's, without a slash at its end, for invitations and for issuers to send browsers back to; ""
+	// means as requests name it.
 	URL string
 	// Secure means that browsers reach the console over HTTPS, also if a proxy ends it.
 	Secure bool
@@ -339,10 +339,10 @@ var beneath = map[string][]string{"clusters": {"fleet", "supply"}, "order": {"ma
 
 // render writes a page. A mistake in a template is found before anything is written.
 func (s *server) render(c *call, p *page) {
-	whole := layout{page: p, Caller: c.caller, Now: s.Clock.Now()}
 	if c.Method == http.MethodPost { // the address is of the form: loaded again, it would send the form again
 		p.Live = ""
 	}
+	whole := layout{page: p, Caller: c.caller, Now: s.Clock.Now()}
 	first, _, _ := strings.Cut(strings.TrimPrefix(c.URL.Path, Root), "/")
 	for _, one := range sections[c.caller.Role] {
 		one.Here = one.Path == first || slices.Contains(beneath[first], one.Path)

@@ -40,14 +40,16 @@ func (s *server) setSignIn(c *call, value string) {
 	http.SetCookie(c.w, cookie)
 }
 
-// comeBack returns the URL to which issuers send browsers back.
-func (s *server) comeBack(c *call) string {
-	base := s.URL
-	if base == "" {
-		base = map[bool]string{false: "http://", true: "https://"}[s.isSecure(c.Request)] + c.Host
+// base returns the URL of the broker, without a slash at its end.
+func (s *server) base(c *call) string {
+	if s.URL != "" {
+		return s.URL
 	}
-	return base + Root + "signed-in"
+	return map[bool]string{false: "http://", true: "https://"}[s.isSecure(c.Request)] + c.Host
 }
+
+// comeBack returns the URL to which issuers send browsers back.
+func (s *server) comeBack(c *call) string { return s.base(c) + Root + "signed-in" }
 
 // signInAt is a link to an issuer.
 type signInAt struct{ Name, Path string }

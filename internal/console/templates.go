@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -59,14 +58,7 @@ func parseTemplates(c clock.PassiveClock) (map[string]*template.Template, error)
 		"asset":   func(name string) string { return Root + "assets/" + assetsDigest + "/" + name },
 		"when":    func(t any) *moment { return momentOf(t, c.Now()) },
 		"amounts": amounts, "amount": amount, "cores": cores, "binary": binary, "counted": counted, "grouped": func(n int) string { return grouped(int64(n)) }, "int": func(n int32) int { return int(n) },
-		"perHour": perHour, "spaced": spaced, "join": strings.Join, "lower": strings.ToLower, "query": url.QueryEscape, "segment": url.PathEscape,
-		"short": func(text string) string {
-			const shown = 14
-			if len(text) > shown {
-				return text[:shown] + "…"
-			}
-			return text
-		},
+		"perHour": perHour, "spaced": spaced, "join": strings.Join,
 	}
 	shared, err := template.New("layout").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // usageData is the data of the page of usage.
 type usageData struct {
-	// Month as YYYY-MM, and those that can be chosen.
+	// Month as YYYY-MM, and those that can be chosen, the present one first.
 	Month  string
 	Months []string
 	Sums   []usageRow
