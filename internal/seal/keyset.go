@@ -106,6 +106,13 @@ func (k *Keyset) Unseal(sealed, associatedData []byte) (Redacted, error) {
 	return Redact(plaintext), nil
 }
 
+// Has reports whether the keyset has the key that a value was sealed with. It does not check
+// that the value is authentic.
+func (k *Keyset) Has(sealed []byte) bool {
+	id, ok := keyID(sealed)
+	return ok && k.current().has(id)
+}
+
 // Rotate adds a new primary key to the file, durably, and keeps the old keys for unsealing.
 // Rotations by several processes at once each add a key. In a mounted Secret the error is
 // ErrReadOnly: change the Secret instead.

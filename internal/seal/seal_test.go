@@ -180,9 +180,16 @@ func TestRotationsAtOnceLoseNoKey(t *testing.T) {
 
 func TestAnotherKeysetSaysThatItLacksTheKey(t *testing.T) {
 	dir := t.TempDir()
-	sealed := sealFor(t, open(t, filepath.Join(dir, "one")), "password", owner)
-	if _, err := open(t, filepath.Join(dir, "other")).Unseal(sealed, owner); !errors.Is(err, ErrUnknownKey) {
+	one, other := open(t, filepath.Join(dir, "one")), open(t, filepath.Join(dir, "other"))
+	sealed := sealFor(t, one, "password", owner)
+	if _, err := other.Unseal(sealed, owner); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("got %v", err)
+	}
+	if err := one.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if !one.Has(sealed) || other.Has(sealed) || one.Has(nil) || one.Has([]byte("no sealed value")) {
+		t.Errorf("its own keyset has the key: %t, another one: %t; of no sealed value: %t", one.Has(sealed), other.Has(sealed), one.Has([]byte("no sealed value")))
 	}
 }
 

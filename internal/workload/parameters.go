@@ -230,6 +230,15 @@ func ShownParameters(stored json.RawMessage) json.RawMessage {
 	return shown
 }
 
+// SealedParameters returns the sealed ones of stored parameters, as they are stored.
+func SealedParameters(stored json.RawMessage) (all [][]byte) {
+	_, _ = replaceSealed(stored, func(_ string, sealed []byte) (json.RawMessage, error) { // they are an object, see ShownParameters
+		all = append(all, sealed)
+		return nil, nil
+	})
+	return all
+}
+
 // sampledParameters returns stored parameters with sealed values replaced by ones that their schemas
 // allow.
 func sampledParameters(plan *v1alpha1.WorkloadPlan, stored json.RawMessage) (json.RawMessage, error) {

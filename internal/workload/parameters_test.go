@@ -23,6 +23,9 @@ func TestSealedParametersStayWithTheirOwner(t *testing.T) {
 	if opened, err := own.Opened(stored); err != nil || string(opened) != `{"a":"hunter2","c":"plain"}` {
 		t.Errorf("%s, %v", opened, err)
 	}
+	if sealed := SealedParameters(stored); len(sealed) != 1 || !keys.Has(sealed[0]) {
+		t.Errorf("sealed: %q", sealed)
+	}
 	if shown := ShownParameters(stored); string(shown) != `{"c":"plain"}` {
 		t.Errorf("shown: %s", shown)
 	}
