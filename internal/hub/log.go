@@ -2,9 +2,11 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap"
@@ -82,9 +84,28 @@ var expectedOfEtcd = map[string]bool{
 	"failed to publish local member to cluster through raft": true,
 }
 
-// damaged is the remedy when etcd cannot go on, for instance when its log fails its checksums.
-const damaged = "the embedded hub cannot use what is in the folder etcd of its data directory: stop, keep a copy of that directory for later, and put back the last backup of the whole of it; " +
-	"clusters and what is on them stay as they are meanwhile"
+// Remedies when etcd cannot go on, for instance when its log fails its checksums, or when the disk is full.
+const (
+	damaged = "the embedded hub cannot use what is in the folder etcd of its data directory: keep that directory for later, restore the last backup into another one with `sluice hub restore`, " +
+		"and serve that; clusters and what is on them stay as they are meanwhile"
+	diskFull = "the disk of the data directory is full: free some room and start again; nothing is lost"
+)
+
+// remedyFor returns the remedy for an entry with which etcd ends.
+func remedyFor(fields []zapcore.Field) string {
+	for _, field := range fields {
+		err, ok := field.Interface.(error)
+		if field.Type != zapcore.ErrorType || !ok {
+			continue
+		}
+		for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+			if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) { // bbolt may keep only the text
+				return diskFull
+			}
+		}
+	}
+	return damaged
+}
 
 type zapCore struct {
 	zapcore.LevelEnabler
@@ -109,7 +130,7 @@ func (c *zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	}
 	attrs := attributes(fields)
 	if entry.Level > zapcore.ErrorLevel {
-		attrs = append(attrs, slog.String("remedy", damaged)) // the process ends with this line
+		attrs = append(attrs, slog.String("remedy", remedyFor(fields))) // the process ends with this line
 	}
 	c.logger.Log(context.Background(), level, entry.Message, attrs...)
 	return nil

@@ -3,8 +3,11 @@ package hub
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/zap"
@@ -14,6 +17,12 @@ import (
 func TestLogsBelowWarningsAreDropped(t *testing.T) {
 	klogLine := func(line string) func(*slog.Logger) {
 		return func(l *slog.Logger) { writeKlogLine(slog.New(warnHandler{l.Handler()}), line) }
+	}
+	fatal := func(message string, cause error) func(*slog.Logger) {
+		return func(l *slog.Logger) {
+			defer func() { _ = recover() }() // instead of ending the process
+			zapOver(l).WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic)).Fatal(message, zap.Error(cause))
+		}
 	}
 	for _, row := range []struct {
 		name string
@@ -28,10 +37,10 @@ func TestLogsBelowWarningsAreDropped(t *testing.T) {
 		{"zap warning", func(l *slog.Logger) { zapOver(l).With(zap.Int("member", 1)).Warn("warned") }, "level=WARN msg=warned member=1"},
 		{"zap error", func(l *slog.Logger) { zapOver(l).Error("failed", zap.Error(errors.New("late"))) }, "level=ERROR msg=failed error=late"},
 		{"zap error of every stop", func(l *slog.Logger) { zapOver(l).Error("setting up serving from embedded etcd failed.") }, ""},
-		{"zap fatal", func(l *slog.Logger) {
-			defer func() { _ = recover() }() // instead of ending the process
-			zapOver(l).WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic)).Fatal("failed to read WAL, cannot be repaired")
-		}, `remedy="` + damaged + `"`},
+		{"zap fatal", fatal("failed to read WAL, cannot be repaired", errors.New("wal: crc mismatch")), `remedy="` + damaged + `"`},
+		{"full disk", fatal("failed to save Raft hard state and entries", &fs.PathError{Op: "write", Path: "0.wal", Err: syscall.ENOSPC}), `remedy="` + diskFull + `"`},
+		{"full disk, as text", fatal("failed to commit tx", errors.New("write db: "+syscall.ENOSPC.Error())), `remedy="` + diskFull + `"`},
+		{"no quota", fatal("failed to commit tx", fmt.Errorf("write db: %w", syscall.EDQUOT)), `remedy="` + diskFull + `"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var output bytes.Buffer
