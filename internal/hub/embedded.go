@@ -75,6 +75,11 @@ func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
 	if err := h.populate(ctx, charts.CRDs, o.moving); err != nil {
 		return nil, err
 	}
+	if o.Prepare != nil {
+		if err := o.Prepare(); err != nil {
+			return nil, err
+		}
+	}
 	if !o.moving { // then nobody else is to write to it
 		if err := writeKubeconfig(h.Kubeconfig, h.Config, h.Namespace); err != nil {
 			return nil, err

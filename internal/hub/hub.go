@@ -49,6 +49,10 @@ type Options struct {
 	// Port is the port of an embedded hub on 127.0.0.1; 0 means any free one.
 	Port int
 
+	// Prepare is called when an embedded hub has started, before its kubeconfig is written: other processes find it
+	// only afterwards. May be nil.
+	Prepare func() error
+
 	// moving starts a hub that has moved elsewhere, too.
 	moving bool
 

@@ -3,7 +3,9 @@ package hub
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -34,6 +36,20 @@ func startHub(t testing.TB, dir string) *Hub {
 		}
 	})
 	return h
+}
+
+// TestPrepare: what is prepared is there before other processes find the hub, and an error ends the start.
+func TestPrepare(t *testing.T) {
+	dir, refused := t.TempDir(), errors.New("refused")
+	_, err := Start(t.Context(), Options{DataDir: dir, Embedded: true, Prepare: func() error {
+		if _, err := os.Stat(KubeconfigPath(dir)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the kubeconfig: %v", err)
+		}
+		return refused
+	}})
+	if !errors.Is(err, refused) {
+		t.Errorf("the start: %v", err)
+	}
 }
 
 // TestEmbeddedHub has what the rest of Sluice relies on, in a directory whose path is too long for a socket.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ import (
 //  4. the resources are written to the new home, and read back;
 //  5. the new home's mark is replaced by the hub's ID: Sluice starts there.
 //
-// A folder needs no mark: a database comes to it in one step, see [Restore].
+// The mark of a folder is that of a restore that has not ended, see [Restore].
 //
 // API servers give UIDs, generations and times themselves. A resource that comes to a cluster keeps its first ones in
 // annotations (v1alpha1.AnnotationUID), and numbers in its status that count generations are counted anew.
@@ -168,10 +169,8 @@ func (m *Move) ToFolder(ctx context.Context, o BackupOptions, to RestoreOptions)
 	if err := m.mayLeaveCluster(ctx, o, to); err != nil || m.DryRun {
 		return nil, err
 	}
-	if from.movedTo == "" {
-		if err := leave(ctx, m.Cluster, m.To); err != nil {
-			return nil, fmt.Errorf("mark the hub as moved: %w", err)
-		}
+	if err := m.leaveCluster(ctx, from); err != nil {
+		return nil, err
 	}
 	m.Say("The hub's home is the %s from now on: no Sluice starts in the former one", m.To)
 	if err := m.Idle(ctx); err != nil { // one that started just before
@@ -189,6 +188,28 @@ func (m *Move) ToFolder(ctx context.Context, o BackupOptions, to RestoreOptions)
 		return nil, fmt.Errorf("write the hub: %w", err)
 	}
 	return &Moved{BackedUp: *made}, nil
+}
+
+// leaveCluster marks the folder, in which no hub starts then before all has arrived, and after it the cluster.
+func (m *Move) leaveCluster(ctx context.Context, from *home) error {
+	dir, lock, err := reserve(m.DataDir)
+	if err == nil {
+		err = lock.release()
+	}
+	if err != nil {
+		return fmt.Errorf("mark the folder as the hub's new home: %w", err)
+	}
+	if from.movedTo != "" {
+		return nil
+	}
+	err = leave(ctx, m.Cluster, m.To)
+	if isRefusal(err) { // after other errors the cluster may be marked
+		_ = os.Remove(filepath.Join(dir, restoringDir)) // an interrupted restore may have left something there
+	}
+	if err != nil {
+		return fmt.Errorf("mark the hub as moved: %w", err)
+	}
+	return nil
 }
 
 // mayLeaveCluster reads and checks everything, and changes nothing.

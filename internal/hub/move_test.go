@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/charts"
-	"github.com/sluice-dev/sluice/internal/backup"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
@@ -275,31 +273,6 @@ func TestMoveIsKilledAfterEachWrite(t *testing.T) {
 		t.Errorf("a start in the former home: %v", err)
 	}
 	movesBack(t, config, source.ID, before)
-}
-
-// movesBack moves a hub from a cluster to a folder.
-func movesBack(t *testing.T, config *rest.Config, id string, before map[string]*unstructured.Unstructured) {
-	t.Helper()
-	back := moveTo(config)
-	back.DataDir, back.To = filepath.Join(t.TempDir(), "back"), "folder"
-	move := func() (*Moved, error) {
-		return back.ToFolder(t.Context(), BackupOptions{Files: []backup.File{{Name: "keyset.json", Content: []byte("keys")}}},
-			RestoreOptions{Files: map[string]string{"keyset.json": filepath.Join(back.DataDir, "keyset.json")}})
-	}
-	if moved, err := move(); err != nil || moved.Resources != 4 {
-		t.Fatalf("it moves back: %+v, %v", moved, err)
-	}
-	if moved, err := move(); err != nil || !moved.Already {
-		t.Errorf("it moves back again: %+v, %v", moved, err)
-	}
-	if err := readTestHome(t, config).check(); err == nil || !strings.Contains(err.Error(), "the folder") {
-		t.Errorf("a start in the former home: %v", err)
-	}
-	h := startHub(t, back.DataDir)
-	if h.ID != id {
-		t.Errorf("the hub is %s, was %s", h.ID, id)
-	}
-	wantKnown(t, h.Config, before)
 }
 
 // markedRestored marks a hub as one that was restored.

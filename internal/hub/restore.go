@@ -9,12 +9,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/renameio/v2"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sluice-dev/sluice/charts"
 	"github.com/sluice-dev/sluice/internal/backup"
@@ -28,6 +31,8 @@ const (
 
 // RestoreOptions describe a restore.
 type RestoreOptions struct {
+	// Version of this Sluice. A backup of a later version is refused.
+	Version string
 	// DataDir is the folder of the hub. It must have no hub.
 	DataDir string
 	// Read reads the backup from its start, see backup.Read. It is called twice.
@@ -61,20 +66,13 @@ func Restore(ctx context.Context, o RestoreOptions) (_ *BackedUp, err error) {
 		return nil, err
 	}
 	o.after("check")
-	dir, err := prepareDataDir(o.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	lock, err := lockDataDir(dir)
+	dir, lock, err := reserve(o.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	if err := hasNoHub(dir); err != nil {
-		return nil, err
-	}
 	staging := filepath.Join(dir, restoringDir)
-	if err := os.RemoveAll(staging); err != nil {
+	if err := os.RemoveAll(filepath.Join(staging, etcdDir)); err != nil {
 		return nil, fmt.Errorf("remove what an interrupted restore left: %w", err)
 	}
 	o.after("clear")
@@ -91,6 +89,25 @@ func Restore(ctx context.Context, o RestoreOptions) (_ *BackedUp, err error) {
 	}
 	o.after("rename")
 	return plan.made, os.RemoveAll(staging)
+}
+
+// reserve locks a data directory without a hub, and marks it as one where a hub arrives: none starts there before a restore
+// has ended (see isWhole). It returns the absolute path.
+func reserve(dir string) (_ string, _ *dataDirLock, err error) {
+	if dir, err = prepareDataDir(dir); err != nil {
+		return "", nil, err
+	}
+	lock, err := lockDataDir(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	if err = hasNoHub(dir); err == nil {
+		err = errors.Join(os.MkdirAll(filepath.Join(dir, restoringDir), 0o700), syncDir(dir))
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, lock.release())
+	}
+	return dir, lock, nil
 }
 
 // hasNoHub returns an error with the remedy if a data directory has a hub.
@@ -147,19 +164,48 @@ func check(o RestoreOptions) (*restorePlan, error) {
 		}
 		if object.GroupVersionKind().GroupKind() != definitionKind {
 			p.made.Resources++
-		} else if object.GetName() == identityCRD {
-			hasIdentity = true
+			return nil
 		}
-		return nil
+		hasIdentity = hasIdentity || object.GetName() == identityCRD
+		return hasVersions(object, definitions)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if isLater(header.Version, o.Version) {
+		return nil, fmt.Errorf("the backup was made by Sluice %s, and this is %s: restore it with that version, or a later one", header.Version, o.Version)
 	}
 	if !hasIdentity {
 		return nil, fmt.Errorf("the backup does not have the hub's identity, the definition %s", identityCRD)
 	}
 	p.made.Header = *header
 	return p, hasNoHub(o.DataDir)
+}
+
+// hasVersions returns an error with the remedy if a hub has stored resources in a version that the definitions of this
+// Sluice lack.
+func hasVersions(definition *unstructured.Unstructured, known []*apiextensionsv1.CustomResourceDefinition) error {
+	stored, _, err := unstructured.NestedStringSlice(definition.Object, "status", "storedVersions")
+	if err != nil {
+		return fmt.Errorf("read definition %s of the backup: %w", definition.GetName(), err)
+	}
+	for _, crd := range known {
+		for _, name := range stored {
+			isKnown := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
+			if crd.Name == definition.GetName() && !isKnown {
+				return fmt.Errorf("the backup has %s in version %s, which this version of Sluice does not know: restore it with the version that made it", crd.Name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// isLater reports whether a version of Sluice is later than another. Only their numbers count: "0.1.0-5-gabcdef" is a build
+// after 0.1.0. Builds without numbers can restore, and be restored by, all.
+func isLater(made, this string) bool {
+	a, errA := version.ParseGeneric(made)
+	b, errB := version.ParseGeneric(this)
+	return errA == nil && errB == nil && a.GreaterThan(b)
 }
 
 // definitionKind is the kind of definitions.

@@ -24,9 +24,9 @@ import (
 // restoreRefuses checks that what cannot be restored changes nothing, beside a backup.
 func restoreRefuses(t *testing.T, file []byte, key *age.X25519Identity) {
 	t.Helper()
-	with := func(objects ...string) []byte {
+	with := func(version string, objects ...string) []byte {
 		var out bytes.Buffer
-		w, err := backup.NewWriter(&out, []age.Recipient{key.Recipient()}, backup.Header{})
+		w, err := backup.NewWriter(&out, []age.Recipient{key.Recipient()}, backup.Header{Version: version})
 		for _, object := range objects {
 			err = errors.Join(err, w.Object(json.RawMessage(object)))
 		}
@@ -43,8 +43,11 @@ func restoreRefuses(t *testing.T, file []byte, key *age.X25519Identity) {
 	}{
 		{"half of it", file[:len(file)/2], nil, "not complete"},
 		{"another key", file, func(dir string, o *RestoreOptions) { *o = restoreOf(dir, file, newIdentity(t)) }, "another key"},
-		{"a later kind", with(`{"apiVersion":"sluice.dev/v2","kind":"Later","metadata":{"name":"a"}}`), nil, "restore it with the version that made it"},
-		{"no identity", with(), nil, "does not have the hub's identity"},
+		{"a later kind", with("test", `{"apiVersion":"sluice.dev/v2","kind":"Later","metadata":{"name":"a"}}`), nil, "restore it with the version that made it"},
+		{"a later version of resources", with("test", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+identityCRD+`"},"status":{"storedVersions":["v1alpha1","v9"]}}`), nil,
+			identityCRD + " in version v9"},
+		{"a later Sluice", with("v1.10.0"), func(_ string, o *RestoreOptions) { o.Version = "v1.9.3" }, "made by Sluice v1.10.0, and this is v1.9.3"},
+		{"no identity", with("test"), nil, "does not have the hub's identity"},
 		{"a file that is not known", file, func(_ string, o *RestoreOptions) { o.Files = nil }, "keyset.json"},
 		{"another keyset is there", file, func(dir string, _ *RestoreOptions) {
 			if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "keyset.json"), []byte("other"), 0o600)); err != nil {
@@ -72,6 +75,22 @@ func restoreRefuses(t *testing.T, file []byte, key *age.X25519Identity) {
 				t.Errorf("there is %q now, before there was %q", after, before)
 			}
 		})
+	}
+}
+
+// TestLaterVersions: versions are compared by their numbers, and builds without numbers with none.
+func TestLaterVersions(t *testing.T) {
+	for _, row := range []struct {
+		made, this string
+		later      bool
+	}{
+		{"v0.2.0", "v0.1.9", true}, {"0.10.0", "v0.9.0", true}, {"v0.1.0", "v0.1.0", false}, {"v0.1.0", "v0.2.0", false},
+		{"v0.1.0", "v0.1.0-5-gabcdef0", false}, {"v0.1.0-5-gabcdef0-dirty", "v0.1.0", false}, {"v0.2.0-1-gabcdef0", "v0.1.0", true},
+		{"dev", "v0.1.0", false}, {"v9.0.0", "dev", false}, {"", "v0.1.0", false}, {"939a2469", "v0.1.0", false},
+	} {
+		if got := isLater(row.made, row.this); got != row.later {
+			t.Errorf("%q is later than %q: %t", row.made, row.this, got)
+		}
 	}
 }
 
