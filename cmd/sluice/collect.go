@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -70,7 +71,7 @@ type remnants struct {
 }
 
 func (r *remnants) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&r.keyset, "keyset", "", "keyset of sluice serve, which opens the orders that namespaces carry (default: keyset.json in the data folder of an embedded hub)")
+	cmd.Flags().StringVar(&r.keyset, "keyset", "", "keyset of sluice serve, which opens the orders that namespaces carry (default: the one that a sluice serve with an embedded hub was started with)")
 }
 
 // open connects to the hub.
@@ -92,7 +93,9 @@ func (r *remnants) open(cmd *cobra.Command, flags *hubFlags) (err error) {
 	case r.keyset != "":
 		r.keys, err = seal.Load(r.keyset)
 	case flags.embedded():
-		r.keys, err = seal.Open(flags.keysetPath())
+		if r.keys, err = seal.Load(flags.keysetPath()); errors.Is(err, fs.ErrNotExist) {
+			err = nil // nothing is sealed yet
+		}
 	}
 	if err != nil {
 		return err

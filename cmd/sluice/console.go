@@ -51,7 +51,7 @@ platforms file.`,
 	hub.bind(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, "url", "", "URL of the broker (default: the one that sluice serve noted in the data folder)")
-	flags.StringVar(&f.keyset, "keyset", "", "keyset of sluice serve (default: keyset.json in the data folder)")
+	flags.StringVar(&f.keyset, "keyset", "", "keyset of sluice serve (default: the one that it was started with)")
 	flags.StringVar(&f.asPlatform, "as-platform", "", "platform as which the console is opened")
 	flags.StringVar(&f.asProvider, "as-provider", "", "provider as which the console is opened")
 	flags.BoolVar(&f.revoke, "revoke", false, "end sessions, tokens and links instead of making a link")

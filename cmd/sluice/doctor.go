@@ -22,7 +22,6 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/internal/hub"
-	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
@@ -109,12 +108,13 @@ var checks = []struct {
 
 // examine makes all checks.
 func examine(cmd *cobra.Command, hub *hubFlags) (findings []finding, failed int) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
-	defer cancel()
-	e := &examination{cmd: cmd, ctx: ctx, hub: hub}
+	e := &examination{cmd: cmd, hub: hub}
 	for _, c := range checks {
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+		e.ctx = ctx
 		found := finding{Check: c.name, Result: checkPassed}
 		message, err := c.check(e)
+		cancel()
 		switch why := skipped(""); {
 		case errors.As(err, &why):
 			found.Result, message = checkSkipped, string(why)
@@ -229,34 +229,24 @@ func (e *examination) leader() (string, error) {
 
 // keyset opens what the hub keeps sealed.
 func (e *examination) keyset() (string, error) {
-	keys, err := seal.Load(e.hub.keysetPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", skipped("there is no keyset on this machine, in " + e.hub.keysetPath())
+	path := e.hub.keysetPath()
+	keys, err := seal.Load(path)
+	if !e.hub.embedded() || errors.Is(err, fs.ErrNotExist) {
+		return "", skipped("there is no keyset of this hub on this machine, in " + path)
 	}
 	if err != nil {
 		return "", err
 	}
-	connections := &member.Connections{Reader: e.Client, Namespace: e.hub.namespace, Keys: keys}
-	opened, failed := 0, []string(nil)
-	err = pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
-		cluster := o.(*v1alpha1.MemberCluster)
-		if len(cluster.Spec.Access.SealedKubeconfig)+len(cluster.Spec.Access.SealedCredentials) == 0 {
-			return nil
-		}
-		if _, err := connections.Kubeconfig(e.ctx, cluster); err != nil {
-			failed = append(failed, cluster.Name)
-		} else {
-			opened++
-		}
-		return nil
-	}, client.InNamespace(e.hub.namespace))
+	lacking, sealed, err := unopened(e.ctx, e.Client, e.hub.namespace, keys)
 	switch {
 	case err != nil:
 		return "", err
-	case len(failed) > 0:
-		return "", fmt.Errorf("%s does not open the access to %s: restore the keyset with which it was sealed, or register them again", e.hub.keysetPath(), some(failed))
+	case len(lacking) > 0:
+		return "", fmt.Errorf("%s does not open what is sealed in %s: restore the keyset with which it was sealed, or make anew what it sealed (docs/operating.md#keys)", path, some(lacking))
+	case sealed == 0:
+		return "", skipped("nothing is sealed yet")
 	}
-	return fmt.Sprintf("opens the access to %s", count(opened, "cluster")), nil
+	return "opens what is sealed in " + count(sealed, "resource"), nil
 }
 
 func (e *examination) platforms() (string, error) {

@@ -62,14 +62,14 @@ func TestDoctor(t *testing.T) {
 	if err := c.Update(t.Context(), eu); err != nil {
 		t.Fatal(err)
 	}
-	says(true, "✔ keyset       opens the access to 1 cluster")
+	says(true, "✔ keyset       opens what is sealed in 1 resource")
 	if err := os.Remove(filepath.Join(dir, "keyset.json")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := seal.Open(filepath.Join(dir, "keyset.json")); err != nil { // another one
 		t.Fatal(err)
 	}
-	says(true, "✘ keyset       ", "does not open the access to eu: restore the keyset")
+	says(true, "✘ keyset       ", "does not open what is sealed in cluster eu: restore the keyset")
 
 	says(true, "✔ rules        no policy has rules for pods")
 	policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "digests"}, Spec: v1alpha1.PlacementPolicySpec{Workloads: &v1alpha1.WorkloadRules{Digests: true}}}

@@ -55,7 +55,7 @@ func newHubBackupCommand(flags *hubFlags) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Back up a hub while it is in use",
 		Long: `Back up a hub while it is in use: all resources as they were at one moment, with the keyset and the list of platforms,
-sealed for a key. FILE must not exist.
+sealed for a key. FILE must not exist. A keyset that lacks keys of what the hub has sealed is refused.
 
 The backup of a hub on a cluster has the resources in one namespace, and the access to member clusters from its Secrets,
 sealed with the keyset. It is restored as an embedded hub. Name keyset and platforms file, which are in Secrets there.`,
@@ -92,8 +92,8 @@ sealed with the keyset. It is restored as an embedded hub. Name keyset and platf
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "file with the key that the backup is sealed for; the public one is enough (required)")
-	cmd.Flags().StringVar(&keyset, "keyset", "", "keyset of sluice serve (default: keyset.json in the data folder)")
-	cmd.Flags().StringVar(&platforms, "platforms", "", "platforms file of sluice serve (default: platforms.yaml in the data folder)")
+	cmd.Flags().StringVar(&keyset, "keyset", "", "keyset of sluice serve (default: the one that it was started with)")
+	cmd.Flags().StringVar(&platforms, "platforms", "", "platforms file of sluice serve (default: the one that it was started with)")
 	_ = cmd.MarkFlagRequired("key") // it exists
 	return cmd
 }
@@ -121,8 +121,8 @@ removed from member clusters before "sluice hub release". What such instances ha
 				return err
 			}
 			made, err := hub.Restore(cmd.Context(), hub.RestoreOptions{
-				DataDir: flags.dataDir,
-				Files:   map[string]string{keysetInBackup: flags.keysetPath(), platformsInBackup: platformsPath(flags.dataDir)},
+				DataDir: flags.dataDir, Version: version,
+				Files: filesIn(flags.dataDir),
 				Read: func(do func(backup.Entry) error) (*backup.Header, error) {
 					file, err := os.Open(args[0])
 					if err != nil {

@@ -23,12 +23,6 @@ import (
 	"github.com/sluice-dev/sluice/placement/registration"
 )
 
-// Names of files in a backup.
-const (
-	keysetInBackup    = "keyset.json"
-	platformsInBackup = "platforms.yaml"
-)
-
 // hubBackup makes backups of a hub.
 type hubBackup struct {
 	config *rest.Config
@@ -52,9 +46,16 @@ func (b *hubBackup) write(ctx context.Context, path string) (_ *hub.BackedUp, er
 	if o.Files, err = hubFiles(b.keyset, b.platforms); err != nil {
 		return nil, fmt.Errorf("back up the hub: %w", err)
 	}
+	keys, err := seal.Load(b.keyset)
+	if err == nil {
+		err = keysFit(ctx, b.config, b.namespace, keys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("back up the hub: %w", err)
+	}
 	if b.namespace != "" {
 		o.Namespace = b.namespace
-		if o.Change, err = sealSecrets(b.config, b.keyset); err != nil {
+		if o.Change, err = sealSecrets(b.config, keys); err != nil {
 			return nil, fmt.Errorf("back up the hub: %w", err)
 		}
 	}
@@ -76,11 +77,7 @@ func (b *hubBackup) write(ctx context.Context, path string) (_ *hub.BackedUp, er
 // sealSecrets returns a function that seals what a hub on a cluster keeps in Secrets into the resources that name them, as an
 // embedded hub keeps it: the access to member clusters, the tokens for their readers, the identities that joined clusters
 // gave, and the keys of sinks.
-func sealSecrets(config *rest.Config, keyset string) (func(context.Context, *unstructured.Unstructured) error, error) {
-	keys, err := seal.Load(keyset)
-	if err != nil {
-		return nil, err
-	}
+func sealSecrets(config *rest.Config, keys *seal.Keyset) (func(context.Context, *unstructured.Unstructured) error, error) {
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err

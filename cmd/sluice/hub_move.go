@@ -7,21 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/backup"
 	"github.com/sluice-dev/sluice/internal/hub"
-	"github.com/sluice-dev/sluice/internal/identity"
-	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/secretfile"
 )
@@ -62,8 +55,8 @@ Secrets sluice-keyset and sluice-platforms there, and files on the way back.`,
 	}
 	cmd.Flags().StringVar(&m.toKubeconfig, "to-kubeconfig", "", "kubeconfig of the cluster that the embedded hub moves to")
 	cmd.Flags().StringVar(&m.toDataDir, "to-data-dir", "", "data folder that the hub on a cluster moves to")
-	cmd.Flags().StringVar(&m.keyset, "keyset", "", "keyset of the hub (default: keyset.json in the data folder)")
-	cmd.Flags().StringVar(&m.platforms, "platforms", "", "platforms file of the hub (default: platforms.yaml in the data folder)")
+	cmd.Flags().StringVar(&m.keyset, "keyset", "", "keyset of the hub (default: the one that sluice serve was started with)")
+	cmd.Flags().StringVar(&m.platforms, "platforms", "", "platforms file of the hub (default: the one that sluice serve was started with)")
 	cmd.Flags().BoolVar(&m.dryRun, "dry-run", false, "check everything, say what would move, and change nothing")
 	cmd.MarkFlagsMutuallyExclusive("to-kubeconfig", "to-data-dir")
 	cmd.MarkFlagsOneRequired("to-kubeconfig", "to-data-dir")
@@ -90,7 +83,9 @@ func (m *hubMove) run(cmd *cobra.Command) (*hub.Moved, error) {
 	if move.Cluster, err = readHub(cluster); err != nil {
 		return nil, err
 	}
-	move.Idle = func(ctx context.Context) error { return notServed(ctx, move.Cluster, m.namespace) }
+	if move.Idle, err = idle(move.Cluster, m.namespace, move.Say); err != nil {
+		return nil, err
+	}
 	keys, err := seal.Load(m.keyset)
 	if err != nil {
 		return nil, err
@@ -112,12 +107,11 @@ func (m *hubMove) run(cmd *cobra.Command) (*hub.Moved, error) {
 		return nil, err
 	}
 	move.To = fmt.Sprintf("folder %s on %s", move.DataDir, host)
-	sealed, err := sealSecrets(move.Cluster, m.keyset)
+	sealed, err := sealSecrets(move.Cluster, keys)
 	if err != nil {
 		return nil, err
 	}
-	there := map[string]string{keysetInBackup: filepath.Join(move.DataDir, "keyset.json"), platformsInBackup: platformsPath(move.DataDir)}
-	return move.ToFolder(cmd.Context(), hub.BackupOptions{Files: files, Change: sealed}, hub.RestoreOptions{Files: there})
+	return move.ToFolder(cmd.Context(), hub.BackupOptions{Files: files, Change: sealed}, hub.RestoreOptions{Files: filesIn(move.DataDir)})
 }
 
 // report tells what was done, and what is to be done.
@@ -141,7 +135,7 @@ func (m *hubMove) report(cmd *cobra.Command, moved *hub.Moved) error {
 
 // hubFiles reads the files that belong to a hub.
 func hubFiles(keyset, platforms string) (files []backup.File, err error) {
-	for _, file := range []struct{ name, path string }{{keysetInBackup, keyset}, {platformsInBackup, platforms}} {
+	for _, file := range []struct{ name, path string }{{keysetName, keyset}, {platformsName, platforms}} {
 		content, err := secretfile.Read(file.path)
 		if err != nil {
 			return nil, fmt.Errorf("%w; the hub could not be used without %s", err, file.name)
@@ -153,64 +147,9 @@ func hubFiles(keyset, platforms string) (files []backup.File, err error) {
 
 // secretsOf returns the Secrets in which the chart expects the files of a hub.
 func secretsOf(files []backup.File) (secrets []*corev1.Secret) {
-	names := map[string]string{keysetInBackup: "sluice-keyset", platformsInBackup: "sluice-platforms"}
+	names := map[string]string{keysetName: "sluice-keyset", platformsName: "sluice-platforms"}
 	for _, file := range files {
 		secrets = append(secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: names[file.Name]}, Data: map[string][]byte{file.Name: file.Content}})
 	}
 	return secrets
-}
-
-// keysFit returns an error if what a hub has sealed was sealed with another keyset.
-func keysFit(ctx context.Context, config *rest.Config, namespace string, keys *seal.Keyset) error {
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return err
-	}
-	const remedy = "name the hub's keyset with --keyset"
-	var identities v1alpha1.IdentityList
-	var clusters v1alpha1.MemberClusterList
-	if err := errors.Join(c.List(ctx, &identities, client.InNamespace(namespace)), c.List(ctx, &clusters, client.InNamespace(namespace))); err != nil {
-		return fmt.Errorf("read what is sealed: %w", err)
-	}
-	for i := range identities.Items {
-		if _, err := identity.SigningKey(&identities.Items[i], keys); err != nil && !errors.Is(err, identity.ErrNoKey) {
-			return fmt.Errorf("%w; %s", err, remedy)
-		}
-	}
-	connections := &member.Connections{Reader: c, Namespace: namespace, Keys: keys}
-	for i := range clusters.Items {
-		access := clusters.Items[i].Spec.Access
-		if access.SecretRef != nil || len(access.SealedKubeconfig)+len(access.SealedCredentials) == 0 {
-			continue
-		}
-		if _, err := connections.Kubeconfig(ctx, &clusters.Items[i]); err != nil {
-			return fmt.Errorf("%w; or %s", err, remedy)
-		}
-	}
-	return nil
-}
-
-// notServed returns an error if a Sluice leads in a namespace of a cluster.
-func notServed(ctx context.Context, config *rest.Config, namespace string) error {
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	lease, err := c.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read whether Sluice runs there: %w", err)
-	}
-	spec := lease.Spec
-	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
-		return nil
-	}
-	term := time.Duration(*spec.LeaseDurationSeconds) * time.Second
-	if time.Now().Before(spec.RenewTime.Add(term)) {
-		return fmt.Errorf("a Sluice runs on that cluster (%s leads): stop it (kubectl -n %s scale deployment sluice --replicas=0), and repeat the command after %s",
-			*spec.HolderIdentity, namespace, term)
-	}
-	return nil
 }

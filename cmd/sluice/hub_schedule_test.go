@@ -75,9 +75,7 @@ func TestBackupsAfterTheClockWasAhead(t *testing.T) {
 	away := t.TempDir()
 	key, file, dir := filepath.Join(away, "backup.key"), filepath.Join(away, "file"), filepath.Join(away, "backups")
 	mustSluice(t, "hub", "key", key)
-	if err := os.WriteFile(file, []byte("any"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mustSluice(t, "keyset", "new", file)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func TestHubBackup(t *testing.T) {
 			t.Errorf("sluice %s: no %q in\n%s", strings.Join(args, " "), want, out)
 		}
 	}
-	says("✔ keyset       opens the access to 1 cluster", "doctor")
+	says("✔ keyset       opens what is sealed in 1 resource", "doctor")
 	says("✔ platforms ", "doctor")
 	says("✘ restored     the hub was restored at ", "doctor")
 	says("The hub was restored at ", "status")

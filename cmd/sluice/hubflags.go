@@ -67,9 +67,6 @@ func (h *hubFlags) embedded() bool {
 	return err != nil
 }
 
-// keysetPath is the default path of the keyset of an embedded hub.
-func (h *hubFlags) keysetPath() string { return filepath.Join(h.dataDir, "keyset.json") }
-
 // client returns a client of the hub. It waits for an embedded hub that is starting.
 func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
 	config, err := h.config(cmd)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -33,25 +32,6 @@ platforms:
 	return nil
 }
 
-// platformsPath is the default platforms file of a `sluice serve` with an embedded hub.
-func platformsPath(dataDir string) string { return filepath.Join(dataDir, "platforms.yaml") }
-
-func brokerURLPath(dataDir string) string { return filepath.Join(dataDir, "broker.url") }
-
-// writeBrokerURL stores the broker's URL for platforms in the data folder; "" stores that
-// it is unknown.
-func writeBrokerURL(dataDir, url string) error {
-	path := brokerURLPath(dataDir)
-	err := os.Remove(path)
-	if url != "" {
-		err = os.WriteFile(path, []byte(url+"\n"), 0o600)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("note the broker's URL: %w", err)
-	}
-	return nil
-}
-
 func newPlatformCommand() *cobra.Command {
 	f := &platformFlags{}
 	cmd := &cobra.Command{
@@ -59,7 +39,7 @@ func newPlatformCommand() *cobra.Command {
 		Short: "Show the platforms that may call the OSB API",
 	}
 	cmd.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir(), "data folder of the sluice serve that they call")
-	cmd.PersistentFlags().StringVar(&f.file, "platforms", "", "file that lists the platforms (default: platforms.yaml in the data folder)")
+	cmd.PersistentFlags().StringVar(&f.file, "platforms", "", "file that lists the platforms (default: the one that sluice serve was started with)")
 	cmd.AddCommand(newPlatformListCommand(f), newPlatformShowCommand(f))
 	return cmd
 }
@@ -75,7 +55,7 @@ func (f *platformFlags) read() (file broker.PlatformsFile, err error) {
 	}
 	if _, err := broker.LoadPlatforms(path); err != nil {
 		if f.file == "" && errors.Is(err, fs.ErrNotExist) {
-			return file, fmt.Errorf("no platforms.yaml in %s: run `sluice serve` first, or name the file with --platforms", f.dataDir)
+			return file, fmt.Errorf("no %s: run `sluice serve` first, or name the file with --platforms", path)
 		}
 		return file, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,9 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	}
 
 	logger.Info("starting the hub")
-	h, err := hub.Start(ctx, hub.Options{DataDir: f.dataDir, Kubeconfig: f.kubeconfig, Namespace: f.namespace, Logger: logger})
+	h, err := hub.Start(ctx, hub.Options{
+		DataDir: f.dataDir, Kubeconfig: f.kubeconfig, Namespace: f.namespace, Logger: logger, Prepare: func() error { return f.firstStart(logger) },
+	})
 	if err != nil {
 		return err
 	}
@@ -151,11 +154,6 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	} else if mark != nil {
 		f.hold = cached(holdOf(h.Config), holdCheck)
 		logger.Warn("the hub was " + mark.String() + ": nothing that it does not know is removed before `sluice hub release`")
-	}
-	if h.Embedded {
-		if err := f.firstStart(logger); err != nil {
-			return err
-		}
 	}
 	if f.platforms == "" || f.keyset == "" {
 		return fmt.Errorf("--platforms and --keyset are needed when a cluster is the hub")
@@ -315,19 +313,16 @@ func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.C
 	})
 }
 
-// firstStart creates the files of an embedded hub that no flag names: a keyset, and a
-// platform with credentials.
+// firstStart notes for other commands what an embedded hub is served with. Of the files that no flag names, it creates the
+// platforms file, with one platform.
 func (f *serveFlags) firstStart(logger *slog.Logger) error {
-	if f.keyset == "" {
-		f.keyset = filepath.Join(f.dataDir, "keyset.json")
-	}
-	if err := writeBrokerURL(f.dataDir, f.publicURL()); err != nil {
+	own := f.platforms == ""
+	f.keyset = cmp.Or(f.keyset, filepath.Join(f.dataDir, keysetName))
+	f.platforms = cmp.Or(f.platforms, filepath.Join(f.dataDir, platformsName))
+	err := errors.Join(writeBrokerURL(f.dataDir, f.publicURL()), notePath(f.dataDir, keysetName, f.keyset), notePath(f.dataDir, platformsName, f.platforms))
+	if err != nil || !own {
 		return err
 	}
-	if f.platforms != "" {
-		return nil
-	}
-	f.platforms = platformsPath(f.dataDir)
 	if _, err := os.Stat(f.platforms); err == nil {
 		return nil
 	}

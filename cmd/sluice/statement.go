@@ -48,7 +48,7 @@ func (s *statements) of(kind string) market.Signer {
 type signFlags struct{ keyset string }
 
 func (f *signFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.keyset, "keyset", "", "file with the keys that open the broker's key, for -o jwt (default: keyset.json in the data folder)")
+	cmd.Flags().StringVar(&f.keyset, "keyset", "", "file with the keys that open the broker's key, for -o jwt (default: the one that sluice serve was started with)")
 }
 
 // statements returns what signs; only an existing keyset is used.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// idlePoll is the time between two reads of a Lease.
+const idlePoll = 500 * time.Millisecond
+
+// idle returns a function whose error, with the remedy, says that a Sluice leads in a namespace of a cluster. If the Lease
+// has a holder, the function waits for the length of the Lease, in which a leader renews it: it compares no clocks. A Lease
+// that was found to be left behind is waited for once.
+func idle(config *rest.Config, namespace string, say func(format string, arguments ...any)) (func(context.Context) error, error) {
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	read := func(ctx context.Context) (*coordinationv1.LeaseSpec, error) {
+		lease, err := api.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("read whether Sluice runs there: %w", err)
+		}
+		return &lease.Spec, nil
+	}
+	var left *coordinationv1.LeaseSpec
+	return func(ctx context.Context) error {
+		first, err := read(ctx)
+		if err != nil || !isHeld(first) || equality.Semantic.DeepEqual(first, left) {
+			return err
+		}
+		term := time.Duration(*first.LeaseDurationSeconds)*time.Second + time.Second
+		say("Waiting %s to see whether %s, which led last on that cluster, still runs", term, *first.HolderIdentity)
+		tick := time.NewTicker(idlePoll)
+		defer tick.Stop()
+		now := first
+		for end := time.Now().Add(term); equality.Semantic.DeepEqual(now, first); {
+			if time.Now().After(end) { // nobody has renewed it
+				left = first
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+			if now, err = read(ctx); err != nil {
+				return err
+			}
+		}
+		if !isHeld(now) {
+			return nil
+		}
+		return fmt.Errorf("a Sluice runs on that cluster (%s leads): stop it (kubectl -n %s scale deployment sluice --replicas=0), and repeat the command when its pods are gone",
+			*now.HolderIdentity, namespace)
+	}, nil
+}
+
+// isHeld reports whether a Lease has a holder, which may have ended without releasing it.
+func isHeld(lease *coordinationv1.LeaseSpec) bool {
+	return lease.HolderIdentity != nil && *lease.HolderIdentity != "" && lease.LeaseDurationSeconds != nil
+}
