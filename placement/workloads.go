@@ -82,3 +82,14 @@ func (r *Request) rulesOn(c *Cluster) (rules []v1alpha1.WorkloadRules) {
 	}
 	return rules
 }
+
+// SoldRules returns the rules for workloads by which an instance is on its clusters, as Request.Sold.
+func SoldRules(status *v1alpha1.ServiceInstanceStatus) map[string][]v1alpha1.WorkloadRules {
+	sold := map[string][]v1alpha1.WorkloadRules{}
+	for _, p := range status.InForce() {
+		if _, later := sold[p.Cluster]; !later {
+			sold[p.Cluster] = p.Workloads
+		}
+	}
+	return sold
+}

@@ -225,6 +225,27 @@ func (s *ServiceInstanceStatus) IsPinnedOn(cluster string) bool {
 	})
 }
 
+// Apart divides the components on a cluster into those that stay there, as their volumes do, and others; leave
+// reports whether there are others. Neither are there if the plan places the workload as a whole.
+func (s *ServiceInstanceStatus) Apart(cluster string) (stay []string, leave bool) {
+	d := s.DeliveredDecision()
+	if s.IsMoving() {
+		d = s.Decision
+	}
+	p := d.On(cluster)
+	if p == nil || d.Workload == nil {
+		return nil, false
+	}
+	for _, name := range p.Components {
+		if slices.ContainsFunc(d.Workload.Components, func(c WorkloadComponent) bool { return c.Name == name && c.HasVolumes() }) {
+			stay = append(stay, name)
+		} else {
+			leave = true
+		}
+	}
+	return stay, leave
+}
+
 // CanCarry reports whether the instance can move away from a cluster with the content of its volumes:
 // its workload has hooks for backup and restore, and runs as a whole on that cluster alone.
 func (s *ServiceInstanceStatus) CanCarry(cluster string) bool {

@@ -173,8 +173,9 @@ func newClusterLossCommand(hub *hubFlags) *cobra.Command {
 		Short: "Show what the loss of a member cluster would do",
 		Long: `Show to which clusters the instances on a member cluster would move if it did not answer any more, and which would wait
 for it or fit nowhere else, and why. It is as if the time had passed for which instances wait for a lost cluster, as
-their plans say (300 seconds, if they do not). Nothing changes. Moves for which others would have to be displaced, or a
-cluster made, count as those of instances that stay. -o wide shows the whole reasons.`,
+their plans say (300 seconds, if they do not). Components with volumes wait for the cluster, and the others of their
+instance move. Nothing changes. Moves for which others would have to be displaced, or a cluster made, count as those of
+instances that stay. -o wide shows the whole reasons.`,
 		Example: `  sluice cluster loss eu-1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -164,7 +164,8 @@ func (s *server) patchCluster(c *call) error {
 type Move struct {
 	// Instance is the name of its resource.
 	Instance string `json:"instance"`
-	// To are the clusters on which it would be; none if it would stay.
+	// To are the clusters on which it would be; none if it would stay. A lost cluster is not among them, although
+	// components with volumes would wait for it there.
 	To []string `json:"to,omitempty"`
 	// Why it would stay; empty if it would move.
 	Why string `json:"why,omitempty"`

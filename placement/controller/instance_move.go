@@ -46,7 +46,7 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
 		c := snapshot.Cluster(name)
 		pinned, restored := s.Status.IsPinnedOn(name), s.restoredElsewhere(name)
-		stay, leave := s.apart(name)
+		stay, leave := s.Status.Apart(name)
 		apart := pinned && s.Status.IsFinished() && leave && c != nil && !c.Ready
 		if pinned && restored == "" && !apart && (!s.Status.IsFinished() || !s.Status.CanCarry(name) || c == nil || !c.Ready) {
 			continue
@@ -83,26 +83,6 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 		}
 	}
 	return due
-}
-
-// apart divides the components on a cluster into those that stay there, as their volumes do, and others; leave
-// reports whether there are others. Neither are there if the plan places the workload as a whole.
-func (s *scope) apart(cluster string) (stay []string, leave bool) {
-	decision := s.Status.DeliveredDecision()
-	if s.Status.IsMoving() {
-		decision = s.Status.Decision
-	}
-	if decision == nil || decision.Workload == nil {
-		return nil, false
-	}
-	for _, name := range placementOn(decision, cluster).Components {
-		if c := componentOf(decision.Workload, name); c != nil && c.HasVolumes() {
-			stay = append(stay, name)
-		} else {
-			leave = true
-		}
-	}
-	return stay, leave
 }
 
 // byOperator is the reason of a departure requested by AnnotationLeave.

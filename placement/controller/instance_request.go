@@ -82,7 +82,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		}
 	}
 	if s.Status.IsFinished() { // it moves
-		request.Sold = soldRules(s.Status.InForce())
+		request.Sold = placement.SoldRules(&s.Status)
 	}
 	request.ComponentClusters = componentClusters(s, due)
 	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
@@ -93,17 +93,6 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		return request.MovingTo(to)
 	}
 	return request, nil
-}
-
-// soldRules returns the rules for workloads of placements, by cluster.
-func soldRules(placements []*v1alpha1.Placement) map[string][]v1alpha1.WorkloadRules {
-	sold := map[string][]v1alpha1.WorkloadRules{}
-	for _, p := range placements {
-		if _, later := sold[p.Cluster]; !later {
-			sold[p.Cluster] = p.Workloads
-		}
-	}
-	return sold
 }
 
 // termsOf returns the terms by which a decision was made.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -21,7 +22,8 @@ import (
 type Move struct {
 	// Instance is its name.
 	Instance string `json:"instance"`
-	// To are the clusters on which it is afterwards; none if it stays.
+	// To are the clusters on which it is afterwards; none if it stays. A lost cluster is not among them, although
+	// components with volumes wait for it there.
 	To []string `json:"to,omitempty"`
 	// Why it stays; empty if it moves.
 	Why string `json:"why,omitempty"`
@@ -119,6 +121,9 @@ func (l *leaving) move(instance *v1alpha1.ServiceInstance) (to []string, err err
 	}
 	order := Order{ID: instance.Name, PlanID: plan.ID, Parameters: state.Raw(), Leaving: []string{l.cluster.Name}}
 	order.of(instance)
+	if stay := l.apart(status); len(stay) > 0 {
+		order.keep(l.cluster.Name, stay)
+	}
 	if decided := cmp.Or(status.DeliveredDecision(), status.Decision); decided.Workload != nil {
 		plan = plan.Running(decided.Workload)
 	}
@@ -137,7 +142,16 @@ func (l *leaving) move(instance *v1alpha1.ServiceInstance) (to []string, err err
 	if err != nil {
 		return nil, err
 	}
-	return decision.API(1).Clusters(), nil
+	return lists.Without(decision.API(1).Clusters(), []string{l.cluster.Name}), nil
+}
+
+// apart returns the components of an instance that wait for the cluster, as their volumes are there, while others leave
+// it; none if nothing leaves it, or everything.
+func (l *leaving) apart(status *v1alpha1.ServiceInstanceStatus) []string {
+	if stay, leave := status.Apart(l.cluster.Name); leave && !l.cluster.Ready && status.IsPinnedOn(l.cluster.Name) {
+		return stay
+	}
+	return nil
 }
 
 // stays returns why an instance of a plan does not leave the cluster, wherever else there is room; nil if it does.
@@ -147,7 +161,7 @@ func (l *leaving) stays(status *v1alpha1.ServiceInstanceStatus, plan *catalog.Pl
 		tolerations = plan.Resources.Tolerations
 	}
 	eviction, evicts := placement.Evict(l.cluster, tolerations)
-	isPinned, isCarried := status.IsPinnedOn(l.cluster.Name), status.CanCarry(l.cluster.Name)
+	isCarried := status.CanCarry(l.cluster.Name)
 	switch {
 	case status.IsFixed():
 		return errors.New("clusters, and instances of other brokers, do not move")
@@ -155,11 +169,13 @@ func (l *leaving) stays(status *v1alpha1.ServiceInstanceStatus, plan *catalog.Pl
 		return errors.New("its plan tolerates it")
 	case eviction.Unreachable && l.inventory.Snapshot().Outage():
 		return errors.New("more than half of the clusters would not answer, and then nothing moves")
-	case isPinned && eviction.Unreachable && isCarried:
+	case !status.IsPinnedOn(l.cluster.Name) || len(l.apart(status)) > 0:
+		return nil
+	case !l.cluster.Ready && isCarried:
 		return errors.New("it has volumes there, and waits for the cluster; `sluice instance restore` would start it elsewhere from a backup")
-	case isPinned && eviction.Unreachable:
+	case !l.cluster.Ready:
 		return errors.New("it has volumes there, and waits for the cluster")
-	case isPinned && !isCarried:
+	case !isCarried:
 		return errors.New("it has volumes there, and no backup carries them")
 	}
 	return nil

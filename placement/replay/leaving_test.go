@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement/placementtest"
@@ -85,6 +88,9 @@ func TestWhatADrainOrALossWouldDo(t *testing.T) {
 		"it would wait for a restore": {lost: true, has: []int{8, 8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) {
 			withVolumes(i).Container = &v1alpha1.WorkloadContainer{Backup: &v1alpha1.WorkloadHook{}}
 		}, why: "sluice instance restore"},
+		"its components without volumes leave":       {lost: true, has: []int{8, 8, 1}, change: inComponents, to: []string{"c1"}},
+		"those fit nowhere else":                     {lost: true, has: []int{8, 1, 1}, change: inComponents, why: "InsufficientCPU on 2 (c1: needs 2 cpu"},
+		"it stays where its pods are refused by now": {has: []int{8, 8, 8}, change: refusedByNow, to: []string{"c1", "c2"}},
 		"it is of another broker": {has: []int{8, 8}, change: func(_ *Fleet, i *v1alpha1.ServiceInstance) {
 			i.Status.Decision.Placements[0].Upstream = &v1alpha1.PlacementUpstream{}
 		}, why: "do not move"},
@@ -168,6 +174,55 @@ func withVolumes(i *v1alpha1.ServiceInstance) *v1alpha1.WorkloadComponent {
 	d.Workload = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "db"}}}
 	d.Placements[0].Reserved["fast.storageclass.storage.k8s.io/requests.storage"] = resource.MustParse("1Gi")
 	return &d.Workload.Components[0]
+}
+
+// inComponents makes an instance one of a database with a volume, and of a web server that may be elsewhere: one core, and
+// one more for its rollouts.
+func inComponents(f *Fleet, i *v1alpha1.ServiceInstance) {
+	running(f, i, `
+resources: {components: [{name: db}, {name: web}]}
+workload:
+  components:
+  - name: db
+    container:
+      image: db
+      volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Gi}]
+      resources: {cpu: 1, memory: 1Gi}
+  - name: web
+    container: {image: web, resources: {cpu: 1, memory: 1Gi}}
+`)
+	on := &i.Status.Delivered.Decision.Placements[0]
+	on.Components = []string{"db", "web"}
+	on.Reserved[v1alpha1.StorageResource("fast")] = resource.MustParse("1Gi")
+}
+
+// refusedByNow puts an instance on a second cluster, whose provider has come to refuse its pods.
+func refusedByNow(f *Fleet, i *v1alpha1.ServiceInstance) {
+	running(f, i, `
+resources: {clusters: 2}
+workload: {components: [{name: web, container: {image: web, resources: {cpu: 1, memory: 1Gi}}}]}
+`)
+	d := &i.Status.Delivered.Decision
+	d.Placements = append(d.Placements, v1alpha1.Placement{Cluster: "c1", Reserved: cores(2)})
+	f.Clusters[1].Spec.Provider = "acme"
+	f.Policies = append(f.Policies, v1alpha1.PlacementPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "acme.digests"}, Spec: v1alpha1.PlacementPolicySpec{Provider: "acme", Workloads: &v1alpha1.WorkloadRules{Digests: true}},
+	})
+}
+
+// running makes the plan of two cores one of a workload that an instance runs, and gives the clusters what it takes.
+func running(f *Fleet, i *v1alpha1.ServiceInstance, sold string) {
+	plan := &f.Offerings[0].Plans[1]
+	plan.Kind, plan.Resources = v1alpha1.PlanKindWorkload, nil
+	if err := yaml.UnmarshalStrict([]byte(sold), plan); err != nil {
+		panic(err)
+	}
+	i.Status.Delivered.Decision.Workload = plan.Workload
+	for n := range f.Clusters {
+		status := &f.Clusters[n].Status
+		status.StorageClasses = []string{"fast"}
+		maps.Copy(status.Allocatable, placementtest.Quantities("memory=100Gi,pods=100"))
+	}
 }
 
 func on(i *v1alpha1.ServiceInstance, cluster string) {

@@ -65,6 +65,9 @@ type Order struct {
 	Current           []string          `json:"current,omitempty"`
 	ComponentClusters map[string]string `json:"componentClusters,omitempty"`
 	Leaving           []string          `json:"leaving,omitempty"`
+	// Sold are the rules for workloads that an instance keeps that moves, by the clusters on which it stays. Recordings
+	// of earlier versions have none: those moves were decided by the rules at that time.
+	Sold map[string][]v1alpha1.WorkloadRules `json:"sold,omitempty"`
 	// Peering by which it is delivered.
 	Peering *v1alpha1.PlacementPeering `json:"peering,omitempty"`
 }
@@ -85,6 +88,9 @@ func (o *Order) of(instance *v1alpha1.ServiceInstance) {
 	if d = cmp.Or(d, instance.Status.Decision); d == nil {
 		return
 	}
+	if len(o.Leaving) > 0 {
+		o.Sold = placement.SoldRules(&instance.Status)
+	}
 	o.Current, o.ComponentClusters = lists.Without(d.Clusters(), o.Leaving), map[string]string{}
 	for _, p := range d.Placements {
 		o.Peering = cmp.Or(o.Peering, p.Peering)
@@ -96,9 +102,17 @@ func (o *Order) of(instance *v1alpha1.ServiceInstance) {
 	}
 }
 
+// keep makes some components stay on a cluster that the rest of the instance leaves.
+func (o *Order) keep(cluster string, components []string) {
+	o.Leaving, o.Current = lists.Without(o.Leaving, []string{cluster}), append(o.Current, cluster)
+	for _, component := range components {
+		o.ComponentClusters[component] = cluster
+	}
+}
+
 // stay makes a request one of an instance where the order says that it is.
 func (o *Order) stay(r *placement.Request) {
-	r.Current, r.Leaving, r.ComponentClusters = o.Current, o.Leaving, o.ComponentClusters
+	r.Current, r.Leaving, r.ComponentClusters, r.Sold = o.Current, o.Leaving, o.ComponentClusters, o.Sold
 	if o.Peering != nil {
 		r.Peering.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: o.Peering}}})
 	}

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,5 +159,42 @@ func TestARecordedBrokerIsBelieved(t *testing.T) {
 	d, _, err := r.decide()
 	if err != nil || !slices.Equal(d.API(1).Clusters(), []string{"broker"}) {
 		t.Fatalf("it is placed on %v: %v", d.API(1).Clusters(), err)
+	}
+}
+
+// TestARecordedMoveKeepsItsRules: an instance that leaves one cluster stays on another whose rules for workloads refuse its
+// pods by now. A recording of an earlier version has no rules that were sold, and is decided as it was then.
+func TestARecordedMoveKeepsItsRules(t *testing.T) {
+	f, one := computing(8, 8, 8), ofPlan(instance("si-1", "c0", "", 2), 2)
+	refusedByNow(f, one)
+	plain, _ := plainInstance(one)
+	r := &Recording{
+		Version: recordingVersion, At: recordedAt, Offering: f.Offerings[0], Clusters: f.Clusters, Policies: f.Policies, Instances: []v1alpha1.ServiceInstance{plain},
+		Order: Order{ID: "si-1", PlanID: "2", Leaving: []string{"c0"}},
+	}
+	r.Order.of(one)
+	d, _, err := r.decide()
+	if err != nil || !slices.Equal(d.API(1).Clusters(), []string{"c1", "c2"}) {
+		t.Fatalf("it would be on %v: %v", d.API(1).Clusters(), err)
+	}
+	r.Decision = *d.API(1)
+	data, err := yaml.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadRecording(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read.Replay(); err != nil {
+		t.Error(err)
+	}
+	read.Order.Sold = nil
+	if d, _, err = read.decide(); err == nil || !strings.Contains(err.Error(), "PodsRefused") {
+		t.Fatalf("of an earlier version: it would be on %v: %v", d.API(1).Clusters(), err)
+	}
+	read.Decision, read.Error = *d.API(1), err.Error()
+	if _, err := read.Replay(); err != nil {
+		t.Errorf("of an earlier version: %v", err)
 	}
 }
