@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
@@ -129,6 +130,41 @@ func TestJournal(t *testing.T) {
 	w.remove(i)
 	if got, want := w.read("one"), append(placed(37), "38 Removed"); !slices.Equal(got, want) {
 		t.Errorf("after the end: %v", got)
+	}
+}
+
+// TestEventsThatMoveWhileTheyAreRead: whatever happens before one of the lists is read, no event is missed or given twice
+// that happened before.
+func TestEventsThatMoveWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	happens := map[string]func(w *world, i *v1alpha1.ServiceInstance){
+		"the older half moves": func(w *world, i *v1alpha1.ServiceInstance) { w.happen(i, 1) },
+		"all move":             func(w *world, i *v1alpha1.ServiceInstance) { w.happen(i, 40) },
+		"it is removed":        func(w *world, i *v1alpha1.ServiceInstance) { w.remove(i) },
+	}
+	for what, happens := range happens {
+		for _, before := range []client.ObjectList{&v1alpha1.ServiceInstanceList{}, &v1alpha1.ServiceBindingList{}, &v1alpha1.JournalList{}} {
+			t.Run(fmt.Sprintf("%s before %T", what, before), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				i := w.order("one")
+				w.happen(i, v1alpha1.MostEvents)
+				w.hub = interceptor.NewClient(w.hub, interceptor.Funcs{List: func(ctx context.Context, hub client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if fmt.Sprintf("%T", list) == fmt.Sprintf("%T", before) {
+						happens(w, i)
+					}
+					return hub.List(ctx, list, options...)
+				}})
+				got := w.read("one")
+				want := placed(max(len(got), v1alpha1.MostEvents))
+				if slices.Contains(got, "17 Removed") {
+					want = append(placed(v1alpha1.MostEvents), "17 Removed")
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("read %v", got)
+				}
+			})
+		}
 	}
 }
 

@@ -23,24 +23,29 @@ type Entry struct {
 }
 
 // Read returns the events of a namespace that a filter selects, the oldest first: those in the status of
-// instances and bindings, and those in journals. The reader must be live.
+// resources, and those in journals. The reader must be live. What happens meanwhile may be missing. What happened before is
+// not, and nothing is repeated.
 func Read(ctx context.Context, hub client.Reader, namespace string, has func(Entry) bool) ([]Entry, error) {
 	all := []Entry{}
-	kept := map[types.UID]int64{} // the last event of each resource that its journal has
-	lists := []client.ObjectList{&v1alpha1.JournalList{}}
+	type span struct{ first, last int64 }
+	known := map[types.UID]span{} // the events of each resource that were in its status
+	var lists []client.ObjectList
 	for _, kind := range Kinds {
 		lists = append(lists, kind.List())
 	}
+	// Events go from a status to its journal. Read in this order, none is missed.
+	lists = append(lists, &v1alpha1.JournalList{})
 	for _, list := range lists {
 		err := pages.Each(ctx, hub, list, func(o client.Object) error {
 			uid, entries := entriesOf(o)
+			before, isKnown := known[uid]
 			for _, e := range entries {
-				if e.Sequence > kept[uid] && has(e) {
+				if (!isKnown || e.Sequence < before.first || e.Sequence > before.last) && has(e) {
 					all = append(all, e)
 				}
 			}
-			if _, isJournal := o.(*v1alpha1.Journal); isJournal && len(entries) > 0 {
-				kept[uid] = entries[len(entries)-1].Sequence
+			if !isKnown && len(entries) > 0 {
+				known[uid] = span{entries[0].Sequence, entries[len(entries)-1].Sequence}
 			}
 			return nil
 		}, client.InNamespace(namespace))

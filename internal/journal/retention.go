@@ -70,7 +70,7 @@ func (r *Retention) Run(ctx context.Context) (removed int, err error) {
 		ended := old{name: j.Name, at: j.Spec.EndedAt.Time, isNeeded: len(j.Spec.Usage)+len(j.Spec.Contracts) > 0 && !r.isOlder(j.Spec.EndedAt.Time, r.UsageAge)}
 		if len(j.Spec.Events) > 0 {
 			withEvents = append(withEvents, ended)
-		} else {
+		} else if !ended.isNeeded {
 			others = append(others, ended)
 		}
 		return nil

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
@@ -137,7 +139,8 @@ func TestUsageOfManyPeriods(t *testing.T) {
 	}
 }
 
-// TestUsageIsKeptLonger: the usage of what is gone stays when its events go by age or number, until it is old itself.
+// TestUsageIsKeptLonger: the usage of what is gone stays when its events go by age or number, until it is old itself. Journals
+// with nothing to remove are not read one by one.
 func TestUsageIsKeptLonger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,14 +152,23 @@ func TestUsageIsKeptLonger(t *testing.T) {
 		w.must(w.End(t.Context(), i))
 		w.must(w.hub.Delete(t.Context(), i))
 	}
-	r := &journal.Retention{Client: w.hub, Live: w.hub, Namespace: w.namespace, Age: 36 * time.Hour, Most: 1, UsageAge: 60 * time.Hour, Clock: clocktesting.NewFakePassiveClock(began)}
+	asked := 0
+	live := interceptor.NewClient(w.hub, interceptor.Funcs{Get: func(ctx context.Context, hub client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		asked++
+		return hub.Get(ctx, key, o, options...)
+	}})
+	r := &journal.Retention{Client: w.hub, Live: live, Namespace: w.namespace, Age: 36 * time.Hour, Most: 1, UsageAge: 60 * time.Hour, Clock: clocktesting.NewFakePassiveClock(began)}
 	for _, want := range []int{3, 0} { // 1 and 2 lose their events, 3 all; then there is nothing to do
+		asked = 0
 		removed, err := r.Run(t.Context())
 		w.must(err)
 		read, err := usage.Read(t.Context(), w.hub, w.namespace, usage.Query{Window: usage.Window{From: began.AddDate(0, 0, -9), To: began}})
 		w.must(err)
 		if removed != want || len(read) != 3 || len(w.journals()) != 3 || len(w.read("0")) != 1 || len(w.read("1"))+len(w.read("2")) != 0 {
 			t.Errorf("%d are removed, want %d; there is usage of %d, and journals %v", removed, want, len(read), w.journals())
+		}
+		if asked > want {
+			t.Errorf("%d journals are read to remove %d", asked, want)
 		}
 	}
 }
