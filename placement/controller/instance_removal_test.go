@@ -62,8 +62,9 @@ func TestAMadeClusterLeavesTheInventoryWithItsInstance(t *testing.T) {
 				makers.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
 				w.inventory.UpsertCluster(placement.ClusterOf(makers, w.clock.Now()))
 			}
-			w.provision("si-a", "plan-2", "")
-			instance, shape := w.instance("si-a"), &v1alpha1.ClusterShape{Member: &v1alpha1.ShapeMember{MemberTemplate: v1alpha1.MemberTemplate{Region: "eu"}}}
+			id := v1alpha1.InstanceName("platform", "made")
+			w.provision(id, "plan-2", "")
+			instance, shape := w.instance(id), &v1alpha1.ClusterShape{Member: &v1alpha1.ShapeMember{MemberTemplate: v1alpha1.MemberTemplate{Region: "eu"}}}
 			decision := v1alpha1.Decision{Generation: instance.Generation, Placements: []v1alpha1.Placement{
 				{Cluster: "makers", Reserved: placementtest.Quantities("cpu=8"), Shape: shape},
 			}}
@@ -72,13 +73,13 @@ func TestAMadeClusterLeavesTheInventoryWithItsInstance(t *testing.T) {
 				Operation: &v1alpha1.Operation{Type: v1alpha1.OperationProvision, Generation: instance.Generation, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()},
 			}
 			w.must(w.hub.Status().Update(t.Context(), instance))
-			made := shape.MemberCluster(w.namespace, "si-a")
+			made := shape.MemberCluster(w.namespace, id)
 			made.Spec.Access.SealedKubeconfig, made.Finalizers = []byte("sealed"), []string{v1alpha1.Finalizer}
 			w.must(w.hub.Create(t.Context(), made))
 
-			w.deprovision("si-a")
+			w.deprovision(id)
 			for range 2 {
-				w.passes("si-a")
+				w.passes(id)
 				w.must(w.hub.Get(t.Context(), client.ObjectKeyFromObject(made), made))
 				if made.DeletionTimestamp.IsZero() {
 					t.Fatal("its cluster stays in the inventory")
@@ -86,7 +87,7 @@ func TestAMadeClusterLeavesTheInventoryWithItsInstance(t *testing.T) {
 			}
 			made.Finalizers = nil
 			w.must(w.hub.Update(t.Context(), made))
-			if _, err := w.pass("si-a"); err != nil || !w.gone("si-a") {
+			if _, err := w.pass(id); err != nil || !w.gone(id) {
 				t.Errorf("the instance is not gone: %v", err)
 			}
 			if err := w.hub.Get(t.Context(), client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
