@@ -72,7 +72,9 @@ func (s *claimsStory) argsOf(deployment *appsv1.Deployment) (args []string) {
 // elects runs two replicas for a while, as the chart does: one of them works. When it is killed, the other one does.
 func (s *claimsStory) elects() {
 	s.Helper()
-	s.scales(2)
+	if out, err := s.command("bash", "-c", "helm upgrade claims charts/claims --namespace sluice-claims --reuse-values --set replicas=2"); err != nil {
+		s.Fatalf("%v\n%s", err, out)
+	}
 	var deployment appsv1.Deployment
 	if err := s.consumer.Get(s.Context(), client.ObjectKey{Namespace: "sluice-claims", Name: "claims"}, &deployment); err != nil {
 		s.Fatal(err)
@@ -89,17 +91,7 @@ func (s *claimsStory) elects() {
 	}
 	end(first)
 	s.worker(worked)
-	s.scales(1)
 	s.restarts(alone)
-}
-
-// scales has Helm change the number of replicas.
-func (s *claimsStory) scales(replicas int) {
-	s.Helper()
-	out, err := s.command("bash", "-c", fmt.Sprintf("helm upgrade claims charts/claims --namespace sluice-claims --reuse-values --set replicas=%d", replicas))
-	if err != nil {
-		s.Fatalf("%v\n%s", err, out)
-	}
 }
 
 // worker waits for a replica that works, and is another one than before. It returns its name.
