@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,11 +102,12 @@ func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 	}
 	bound, err := c.askUpstream(ctx, b, instance, p, broker)
 	answer := (*osbclient.Error)(nil)
+	pause, waits := osbclient.AsksToWait(err)
 	switch {
-	case errors.As(err, &answer) && !answer.Repeatable() && !answer.Unauthorized():
+	case errors.As(err, &answer) && !osbclient.IsTransient(err):
 		err = &upstreamRefusedError{broker: p.Cluster, err: err, description: answer.Description}
-	case errors.As(err, &answer) && answer.RetryAfter > 0:
-		err = &upstreamPendingError{broker: p.Cluster, pause: answer.RetryAfter}
+	case waits:
+		err = &upstreamPendingError{broker: p.Cluster, pause: pause}
 	}
 	if err != nil {
 		return nil, c.redactUpstream(err, instance)
@@ -234,7 +236,7 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 	case err == nil && ended.State == osbclient.InProgress:
 		return &pendingError{"the provider is unbinding the instance", ended.RetryAfter}
 	case err == nil:
-		err = errors.New("unbind failed: " + ended.Description)
+		err = errors.New("unbind failed: " + cmp.Or(ended.Description, "the broker gives no reason"))
 	}
 	return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, instance))
 }

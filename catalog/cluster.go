@@ -289,6 +289,11 @@ func checkCluster(c *v1alpha1.ClusterPlan) error {
 	if j := c.Join; j != nil && (j.As == v1alpha1.SideConsumer || slices.Contains(j.Settable, v1alpha1.SideConsumer)) && v1alpha1.Liqo(c.AddOns) == nil {
 		return errors.New("join: the cluster of a Consumer needs Liqo, and none of addOns is a chart of Liqo")
 	}
+	if j := c.Join; j != nil {
+		if err := j.Member.Prices.Check(); err != nil {
+			return fmt.Errorf("join.member.prices.%w", err)
+		}
+	}
 	if m := c.ControlPlane; m != nil && m.Replicas%2 == 0 {
 		return fmt.Errorf("controlPlane.replicas: %d is even, and a control plane's machines vote", m.Replicas)
 	}

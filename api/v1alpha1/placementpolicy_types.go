@@ -131,6 +131,7 @@ type Elastic struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 	// Member is the template of the new member clusters.
+	// +kubebuilder:validation:XValidation:rule="!has(self.prices) || self.prices.perHour.all(name, type(self.prices.perHour[name]) == string ? !self.prices.perHour[name].startsWith('-') : self.prices.perHour[name] >= 0)",message="no price is negative"
 	Member MemberTemplate `json:"member,omitempty"`
 	// AtMost is the greatest number of such clusters at the same time.
 	// +kubebuilder:validation:Minimum=1

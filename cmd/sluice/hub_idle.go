@@ -17,8 +17,9 @@ import (
 const idlePoll = 500 * time.Millisecond
 
 // idle returns a function whose error, with the remedy, says that a Sluice leads in a namespace of a cluster. If the Lease
-// has a holder, the function waits for the length of the Lease, in which a leader renews it: it compares no clocks. A Lease
-// that was found to be left behind is waited for once.
+// has a holder, the function waits for twice the length of the Lease: meanwhile a leader renews it, or another replica takes
+// over from one that died, after at most 1.88 times the length (see lease.Of). It compares no clocks. A Lease that was found
+// to be left behind is waited for once.
 func idle(config *rest.Config, namespace string, say func(format string, arguments ...any)) (func(context.Context) error, error) {
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -37,7 +38,7 @@ func idle(config *rest.Config, namespace string, say func(format string, argumen
 		if err != nil || !isHeld(first) || equality.Semantic.DeepEqual(first, left) {
 			return err
 		}
-		term := time.Duration(*first.LeaseDurationSeconds)*time.Second + time.Second
+		term := 2*time.Duration(*first.LeaseDurationSeconds)*time.Second + time.Second
 		say("Waiting %s to see whether %s, which led last on that cluster, still runs", term, *first.HolderIdentity)
 		tick := time.NewTicker(idlePoll)
 		defer tick.Stop()

@@ -3,6 +3,8 @@ package charts
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"text/template"
 	"time"
 
@@ -36,6 +38,7 @@ func steady(at time.Time) template.FuncMap {
 	}
 	in := func(layout string, date any, zone string) string { return dateInZone(layout, moment(date), zone) }
 	const day, local = "2006-01-02", "Local"
+	same := func(count int) string { return strings.Repeat(strconv.Itoa(at.Second()%10), count) } // 6, and 1
 	return template.FuncMap{
 		"now":            func() time.Time { return at },
 		"date":           func(layout string, date any) string { return in(layout, date, local) },
@@ -49,6 +52,13 @@ func steady(at time.Time) template.FuncMap {
 				duration = int64(at.Sub(since))
 			}
 			return durationRound(duration)
+		},
+		"randAlphaNum": same, "randNumeric": same, "randAscii": same,
+		"randAlpha": func(count int) string { return strings.Repeat(string(rune('a'+at.Second()%26)), count) },
+		"shuffle": func(text string) string { // another text, unless all characters are the same
+			characters := []rune(text)
+			n := min(len(characters), at.Second()%2)
+			return string(characters[n:]) + string(characters[:n])
 		},
 		"randInt": func(least, end int) int { return least + int(at.Unix())%(end-least) },
 		"keys": func(dicts ...map[string]any) []string {

@@ -84,12 +84,12 @@ func (r *instanceReconciler) deleteAll(ctx context.Context, bindings []v1alpha1.
 	return nil
 }
 
-// leave takes the cluster that was made for the instance out of the inventory if its driver is not asked to remove it,
-// because the management cluster is forsaken, or has left the inventory.
+// leave takes the cluster that was made for the instance out of the inventory if its driver is not asked to remove it:
+// because the management cluster is forsaken, or has left the inventory, or because the provision failed and so is nowhere.
 func (r *instanceReconciler) leave(ctx context.Context, s *scope, forsaken []string) (ctrl.Result, error) {
-	snapshot := r.inventory.Snapshot()
+	snapshot, everywhere := r.inventory.Snapshot(), s.Status.Everywhere()
 	leaver, makes := r.drivers[v1alpha1.DriverCAPI].(delivery.Leaver)
-	if !makes || !slices.ContainsFunc(s.Status.Everywhere(), func(p *v1alpha1.Placement) bool {
+	if !makes || len(everywhere) > 0 && !slices.ContainsFunc(everywhere, func(p *v1alpha1.Placement) bool {
 		return p.Shape != nil && (slices.Contains(forsaken, p.Cluster) || snapshot.Cluster(p.Cluster) == nil)
 	}) {
 		return ctrl.Result{}, nil

@@ -53,11 +53,15 @@ func TestABindingThatTheCacheDoesNotShowYetGoesWithItsInstance(t *testing.T) {
 // A cluster that was made for an instance leaves the inventory with the instance also if its management cluster is lost,
 // and is being removed by the operator or has left the inventory.
 func TestAMadeClusterLeavesTheInventoryWithItsInstance(t *testing.T) {
-	for name, removed := range map[string]bool{"its management cluster is being removed": true, "its management cluster has left": false} {
+	for name, row := range map[string]struct{ removed, failed bool }{
+		"its management cluster is being removed":                   {removed: true},
+		"its management cluster has left":                           {},
+		"its management cluster has left, and the provision failed": {failed: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.reconciler.drivers[v1alpha1.DriverCAPI] = &capi.Driver{Members: &registration.Members{Client: w.hub, Live: w.hub, Namespace: w.namespace}}
-			if removed {
+			if row.removed {
 				makers := placementtest.Cluster{Name: "makers", Driver: v1alpha1.DriverCAPI, Unreachable: "connection refused"}.MemberCluster()
 				makers.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
 				w.inventory.UpsertCluster(placement.ClusterOf(makers, w.clock.Now()))
@@ -71,6 +75,9 @@ func TestAMadeClusterLeavesTheInventoryWithItsInstance(t *testing.T) {
 			instance.Status = v1alpha1.ServiceInstanceStatus{
 				ObservedGeneration: instance.Generation, Decision: &decision, Delivered: &v1alpha1.DeliveredState{State: instance.Spec.Desired, Decision: decision},
 				Operation: &v1alpha1.Operation{Type: v1alpha1.OperationProvision, Generation: instance.Generation, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()},
+			}
+			if row.failed {
+				instance.Status.Decision, instance.Status.Delivered, instance.Status.Operation.State = nil, nil, v1alpha1.StateFailed
 			}
 			w.must(w.hub.Status().Update(t.Context(), instance))
 			made := shape.MemberCluster(w.namespace, id)

@@ -84,9 +84,16 @@ func (r *Peerings) dismantle(ctx context.Context, peering *v1alpha1.Peering) err
 // reopen connects to a side of a peering that ends. It returns nil if there is nothing for
 // Sluice to remove there.
 func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha1.LiqoNetwork) (*side, error) {
+	cluster, err := r.Connections.Cluster(ctx, name)
+	if member.IsUnknown(err) || err == nil && (&side{cluster: cluster}).joined() != nil {
+		return nil, nil // there is nothing to do, whether it answers or not
+	}
+	if err != nil {
+		return nil, err
+	}
 	s, err := open(ctx, r.Connections, r.Hub, name)
-	if member.IsUnknown(err) || err == nil && s.joined() != nil {
-		return nil, nil // there is nothing to do
+	if member.IsUnknown(err) {
+		return nil, nil // it has left meanwhile
 	}
 	if err != nil {
 		return nil, err

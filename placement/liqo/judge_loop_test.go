@@ -89,6 +89,16 @@ func TestAClusterThatIsKnownNotToAnswerIsAskedNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
+	// Its owner has set up the peering, and has to end it there.
+	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: &v1alpha1.JoinedPeering{}}
+	if err := hub.Update(ctx, cluster); err != nil {
+		t.Fatal(err)
+	}
+	r := &Peerings{Connections: connections, Hub: "hub"}
+	if s, err := r.reopen(ctx, "own", &v1alpha1.LiqoNetwork{}, &v1alpha1.LiqoNetwork{}); s != nil || err != nil || asked.Load() {
+		t.Errorf("the end of a peering waits for a joined cluster: %v", err)
+	}
 }
 
 func TestProvidersThatDoNotAnswerKeepNoOtherOneWaiting(t *testing.T) {

@@ -66,6 +66,11 @@ func (m *Members) Join(ctx context.Context, management string, instance *v1alpha
 			Reason: fmt.Sprintf("there is a member cluster %s already, and it was not created for this instance", wanted.Name),
 			Remedy: "its operator has to remove it from the inventory",
 		}
+	case apierrors.IsInvalid(err):
+		return &delivery.RefusedError{
+			Reason: fmt.Sprintf("the hub refuses the member cluster %s: %v", wanted.Name, err),
+			Remedy: "the operator has to correct the member cluster that the plan or the policy describes",
+		}
 	case err != nil:
 		return fmt.Errorf("cluster %s joins the inventory: %w", wanted.Name, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
 
-var errForbidden = &Error{http.StatusForbidden, "A credential may be withdrawn by its issuer, or by whom it is about if they presented it, " +
+var errForbidden = &Error{http.StatusForbidden, "A credential may be withdrawn by its issuer, or by whom it is about if they presented it first, " +
 	"with a presentation of that one alone. The broker's operator can withdraw any, with `sluice sd revoke`."}
 
 // atomically makes a change that reads an object from the hub itself and writes it. It repeats
@@ -211,9 +211,10 @@ func (s *server) isFirst(ctx context.Context, sd *v1alpha1.SelfDescription, c *s
 	if err != nil {
 		return false, err
 	}
+	first := v1alpha1.CreatedOf(sd)
 	for i := range forms {
 		other := &forms[i]
-		if other.Spec.Presenter == sd.Spec.Presenter || sd.CreationTimestamp.Before(&other.CreationTimestamp) {
+		if its := v1alpha1.CreatedOf(other); other.Spec.Presenter == sd.Spec.Presenter || first.Before(&its) {
 			continue
 		}
 		if theirs, err := s.right(ctx, c, other.Spec.Presenter); err != nil || theirs >= has {

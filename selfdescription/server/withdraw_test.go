@@ -55,8 +55,10 @@ func TestAnotherFormOfACredentialGivesNoRightToWithdrawIt(t *testing.T) {
 		"id": "https://certifier.example/1", "type": selfdescription.TypeCertification, "standard": "ISO/IEC 27001", "certifiedCredentials": about,
 	})
 	first, second := stored(certification, eins), stored(sdtest.Negated(t, certification), zwei)
-	first.CreationTimestamp = metav1.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
-	second.CreationTimestamp = metav1.Date(2026, 11, 27, 0, 0, 1, 0, time.UTC)
+	// The hub has moved since, and the second arrived first.
+	first.Annotations = map[string]string{v1alpha1.AnnotationCreated: "2026-11-27T00:00:00Z"}
+	second.Annotations = map[string]string{v1alpha1.AnnotationCreated: "2026-11-27T00:00:01Z"}
+	first.CreationTimestamp, second.CreationTimestamp = metav1.Date(2026, 11, 28, 0, 0, 1, 0, time.UTC), metav1.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)
 	if err := errors.Join(s.Hub.Create(t.Context(), first), s.Hub.Create(t.Context(), second)); err != nil {
 		t.Fatal(err)
 	}
