@@ -85,7 +85,7 @@ func (inv *Inventory) enact(r Request, d *Decision, err error) {
 	h.Consumer, h.Hub, h.Hosts = r.Consumer, r.Peering.hub(), lists.Union(h.Hosts, r.hosts())
 	change := inv.reserve(h)
 	// Others may follow it, or may no longer have to, if it was of another application before.
-	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners)), near: change.near})
+	inv.wakeWaiting(change.event())
 }
 
 // allows reports whether a decision by an earlier snapshot can be made by this one too: its clusters have not changed,

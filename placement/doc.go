@@ -10,7 +10,7 @@
 // nowhere: it returns the instances that would have to leave. Propose (propose.go) looks for a better
 // place for an instance.
 //
-// Inventory (inventory.go, ledger.go) is the indexed picture of the member clusters and of the
+// Inventory (inventory.go, ledger.go, holding.go) is the indexed picture of the member clusters and of the
 // reservations on them. Inventory.Place decides by a snapshot, beside others, and reserves under a lock
 // if the decision can still be made (commit.go), so that capacity is never sold twice.
 //

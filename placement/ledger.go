@@ -7,62 +7,10 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
 )
-
-// Ledger returns what an instance's status reserves, by cluster. It is the larger, for each
-// resource, of the decision being delivered and the one last delivered, because during an
-// update a cluster may carry either. What a decision has replaced counts as well.
-func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
-	held := map[string]Resources{}
-	for _, decision := range status.Decisions() {
-		for _, p := range decision.Placements {
-			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved)).max(ResourcesOf(p.Replaced))
-		}
-	}
-	for i := range status.Left {
-		left := &status.Left[i]
-		held[left.Cluster] = held[left.Cluster].max(ResourcesOf(left.Reserved))
-	}
-	return held
-}
-
-// pricesIn returns what an instance's reservations cost, by cluster: the larger of the decision being delivered and the one
-// last delivered.
-func pricesIn(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
-	prices := map[string]Resources{}
-	for _, decision := range status.Decisions() {
-		for _, p := range decision.Placements {
-			if p.PricePerHour != nil {
-				prices[p.Cluster] = prices[p.Cluster].max(Resources{priceIn(p.Currency): p.PricePerHour.ScaledValue(resource.Nano)})
-			}
-		}
-	}
-	return prices
-}
-
-// podsIn returns the pods of an instance's status that are meant to run, by cluster: of each decision and
-// of what is left.
-func podsIn(status *v1alpha1.ServiceInstanceStatus) map[string][]Resources {
-	pods := map[string][]Resources{}
-	for _, p := range status.Everywhere() {
-		pods[p.Cluster] = withPods(pods[p.Cluster], podsOf(p.LargestPods))
-	}
-	return pods
-}
-
-// withPods returns pods and those of others that are not among them. It changes neither.
-func withPods(pods, others []Resources) []Resources {
-	for _, pod := range others {
-		if !slices.ContainsFunc(pods, func(p Resources) bool { return maps.Equal(p, pod) }) {
-			pods = append(slices.Clip(pods), pod)
-		}
-	}
-	return pods
-}
 
 // Reserve sets an instance's reservations, and the room that is being made for it, exactly to
 // its status. It wakes the instances that may fit into released capacity, and ends the
@@ -74,11 +22,10 @@ func (inv *Inventory) Reserve(h Holding) {
 	inv.preempt(h.Instance, h.Preemption)
 	before, hosts := inv.snapshot, inv.holding(h.Instance).Hosts
 	change := inv.reserve(h)
-	inv.wakeWaiting(event{
-		before: before, clusters: slices.Collect(maps.Keys(change.clusters)), holders: slices.Collect(maps.Keys(change.owners)), near: change.near,
-		spared: slices.Collect(maps.Keys(change.holders)),
-		hosts:  slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(h.Hosts, host) }),
-	})
+	e := change.event()
+	e.before, e.clusters, e.spared = before, slices.Collect(maps.Keys(change.clusters)), slices.Collect(maps.Keys(change.holders))
+	e.hosts = slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(h.Hosts, host) })
+	inv.wakeWaiting(e)
 }
 
 // Begin is called when an operation of an instance begins: others do not displace it meanwhile, it no longer waits, and
@@ -91,7 +38,7 @@ func (inv *Inventory) Begin(h Holding) {
 	inv.waiting.remove(h.Instance)
 	inv.preempt(h.Instance, h.Preemption)
 	change := inv.reserve(h)
-	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners)), near: change.near})
+	inv.wakeWaiting(change.event())
 }
 
 // Release releases everything that an instance holds. It is idempotent.
@@ -147,65 +94,6 @@ func (inv *Inventory) holding(instance string) Holding {
 	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
 		h.Held[r.Cluster], h.Prices[r.Cluster], h.Pods[r.Cluster], h.Ports[r.Cluster] = r.Resources, r.Prices, r.Pods, r.Ports
 		h.Hosts, h.Hub, h.holders = lists.Union(h.Hosts, r.Hosts), r.Hub, r.Holders
-	}
-	return h
-}
-
-// newHolding returns the holding of an instance that has no reservations.
-func newHolding(instance string) Holding {
-	return Holding{Instance: instance, Held: map[string]Resources{}, Prices: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
-}
-
-// on adds a reservation on a cluster.
-func (h *Holding) on(cluster string, amounts Resources, price *Price, pods []Resources) {
-	h.Held[cluster], h.Prices[cluster], h.Pods[cluster] = amounts, price.counted(), pods
-}
-
-// Holding is an instance's reservations, by cluster, and its owners.
-type Holding struct {
-	Instance string
-	Consumer Consumer
-	Held     map[string]Resources
-	// Prices of what is held, by cluster, see Reservation.Prices.
-	Prices map[string]Resources
-	// Pods that it is meant to run, by cluster, see Request.LargestPods.
-	Pods map[string][]Resources
-	// Class is the priority class by which it can be displaced; empty if it cannot.
-	Class string
-	// Preemption is the room that is being made for it.
-	Preemption *v1alpha1.Preemption
-	// Hub through which it is reached; empty if there is none.
-	Hub string
-	// Hosts that it has asked for its public ports.
-	Hosts []string
-	// Ports are its public ports that speak TCP, by cluster.
-	Ports map[string]Ports
-	// holders are the names of a consumer that is not known otherwise.
-	holders []string
-}
-
-// owners returns the names of the consumer in all scopes.
-func (h *Holding) owners() []string {
-	if h.Consumer == (Consumer{}) {
-		return h.holders
-	}
-	return h.Consumer.holders()
-}
-
-// HoldingOf returns the holding of an instance by its status.
-func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
-	h := Holding{
-		Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Prices: pricesIn(&instance.Status),
-		Pods: podsIn(&instance.Status), Hub: instance.Status.Hub(), Hosts: hostsOf(&instance.Status), Ports: portsOf(&instance.Status),
-	}
-	if !instance.DeletionTimestamp.IsZero() {
-		return h
-	}
-	h.Preemption = instance.Status.Preemption
-	decided, delivered := instance.Status.Decision, instance.Status.Delivered
-	underWay := instance.Status.Operation != nil && !instance.Status.IsFinished()
-	if decided != nil && delivered != nil && !underWay && !instance.Status.IsPinned() && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
-		h.Class = delivered.Decision.PriorityClass
 	}
 	return h
 }
@@ -292,6 +180,11 @@ type change struct {
 
 func newChange(quotas scopes) change {
 	return change{clusters: map[string]Resources{}, holders: map[string]Resources{}, owners: map[string]bool{}, quotas: quotas}
+}
+
+// event returns that instances of the owners have come, or gone.
+func (c *change) event() event {
+	return event{holders: slices.Collect(maps.Keys(c.owners)), near: c.near}
 }
 
 // scarceHeld is a reservation with scarce resources, and 1, or −1 if it ends.

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -166,12 +167,8 @@ func (inv *Inventory) relabel(txn *memdb.Txn, was, is *Cluster) (causes []string
 	if len(in) == 0 {
 		return nil
 	}
-	c := is
-	if c == nil {
-		c = was
-	}
 	counts := census{}
-	for _, held := range rows[Reservation](txn, tableReservation, indexCluster, c.Name) {
+	for _, held := range rows[Reservation](txn, tableReservation, indexCluster, cmp.Or(is, was).Name) {
 		counts.add(in, held, was, -1)
 		counts.add(in, held, is, 1)
 	}

@@ -13,22 +13,17 @@ import (
 // wouldPlace reports whether a request is placed on the preemption's clusters once the victims
 // hold nothing there.
 func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
-	vacated := *s
-	vacated.pages = slices.Clone(s.pages)
+	vacated := s
 	for _, room := range p.Rooms() {
 		at, found := vacated.find(room.Cluster)
 		if !found {
 			return false
 		}
-		given := Resources{}
-		for _, v := range room.Victims {
-			given.Add(s.Reserved(v.Instance, room.Cluster), -1)
-		}
 		rest := s.book(room.Cluster, func(r *Reservation) bool { return room.Victim(r.Instance) == nil })
-		vacated.pages[slices.Index(vacated.pages, at.page)] = at.page.withReserved(at.row, given, s.columns, rest)
+		vacated = vacated.supposing(at, at.cluster(), rest)
 	}
 	r.LargestPods = nil // as in the search
-	decision, err := Place(r, &vacated)
+	decision, err := Place(r, vacated)
 	return err == nil && !slices.ContainsFunc(p.Clusters(), func(cluster string) bool { return !decision.Uses(cluster) })
 }
 

@@ -39,10 +39,15 @@ func (s *Snapshot) Suppose(that Supposition) (*Snapshot, error) {
 		cluster.Ready, cluster.Cordoned = true, false
 	}
 	held := s.book(that.Cluster, func(*Reservation) bool { return true })
+	return s.supposing(at, &cluster, held), nil
+}
+
+// supposing returns the inventory as it would be with another version of a cluster, and these reservations there.
+func (s *Snapshot) supposing(at position, c *Cluster, held book) *Snapshot {
 	changed := *s
 	changed.pages = slices.Clone(s.pages)
-	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, &cluster, s.columns, held)
-	return &changed, nil
+	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, c, s.columns, held)
+	return &changed
 }
 
 // book adds up the reservations on a cluster that count.

@@ -1,0 +1,120 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Holding is an instance's reservations, by cluster, and its owners.
+type Holding struct {
+	Instance string
+	Consumer Consumer
+	Held     map[string]Resources
+	// Prices of what is held, by cluster, see Reservation.Prices.
+	Prices map[string]Resources
+	// Pods that it is meant to run, by cluster, see Request.LargestPods.
+	Pods map[string][]Resources
+	// Class is the priority class by which it can be displaced; empty if it cannot.
+	Class string
+	// Preemption is the room that is being made for it.
+	Preemption *v1alpha1.Preemption
+	// Hub through which it is reached; empty if there is none.
+	Hub string
+	// Hosts that it has asked for its public ports.
+	Hosts []string
+	// Ports are its public ports that speak TCP, by cluster.
+	Ports map[string]Ports
+	// holders are the names of a consumer that is not known otherwise.
+	holders []string
+}
+
+// owners returns the names of the consumer in all scopes.
+func (h *Holding) owners() []string {
+	if h.Consumer == (Consumer{}) {
+		return h.holders
+	}
+	return h.Consumer.holders()
+}
+
+// newHolding returns the holding of an instance that has no reservations.
+func newHolding(instance string) Holding {
+	return Holding{Instance: instance, Held: map[string]Resources{}, Prices: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
+}
+
+// on adds a reservation on a cluster.
+func (h *Holding) on(cluster string, amounts Resources, price *Price, pods []Resources) {
+	h.Held[cluster], h.Prices[cluster], h.Pods[cluster] = amounts, price.counted(), pods
+}
+
+// HoldingOf returns the holding of an instance by its status.
+func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
+	h := Holding{
+		Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Prices: pricesIn(&instance.Status),
+		Pods: podsIn(&instance.Status), Hub: instance.Status.Hub(), Hosts: hostsOf(&instance.Status), Ports: portsOf(&instance.Status),
+	}
+	if !instance.DeletionTimestamp.IsZero() {
+		return h
+	}
+	h.Preemption = instance.Status.Preemption
+	decided, delivered := instance.Status.Decision, instance.Status.Delivered
+	underWay := instance.Status.Operation != nil && !instance.Status.IsFinished()
+	if decided != nil && delivered != nil && !underWay && !instance.Status.IsPinned() && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
+		h.Class = delivered.Decision.PriorityClass
+	}
+	return h
+}
+
+// Ledger returns what an instance's status reserves, by cluster. It is the larger, for each
+// resource, of the decision being delivered and the one last delivered, because during an
+// update a cluster may carry either. What a decision has replaced counts as well.
+func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
+	held := map[string]Resources{}
+	for _, decision := range status.Decisions() {
+		for _, p := range decision.Placements {
+			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved)).max(ResourcesOf(p.Replaced))
+		}
+	}
+	for i := range status.Left {
+		left := &status.Left[i]
+		held[left.Cluster] = held[left.Cluster].max(ResourcesOf(left.Reserved))
+	}
+	return held
+}
+
+// pricesIn returns what an instance's reservations cost, by cluster: the larger of the decision being delivered and the one
+// last delivered.
+func pricesIn(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
+	prices := map[string]Resources{}
+	for _, decision := range status.Decisions() {
+		for _, p := range decision.Placements {
+			if p.PricePerHour != nil {
+				prices[p.Cluster] = prices[p.Cluster].max(Resources{priceIn(p.Currency): p.PricePerHour.ScaledValue(resource.Nano)})
+			}
+		}
+	}
+	return prices
+}
+
+// podsIn returns the pods of an instance's status that are meant to run, by cluster: of each decision and
+// of what is left.
+func podsIn(status *v1alpha1.ServiceInstanceStatus) map[string][]Resources {
+	pods := map[string][]Resources{}
+	for _, p := range status.Everywhere() {
+		pods[p.Cluster] = withPods(pods[p.Cluster], podsOf(p.LargestPods))
+	}
+	return pods
+}
+
+// withPods returns pods and those of others that are not among them. It changes neither.
+func withPods(pods, others []Resources) []Resources {
+	for _, pod := range others {
+		if !slices.ContainsFunc(pods, func(p Resources) bool { return maps.Equal(p, pod) }) {
+			pods = append(slices.Clip(pods), pod)
+		}
+	}
+	return pods
+}
