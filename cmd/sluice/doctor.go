@@ -217,7 +217,7 @@ func (e *examination) leader() (string, error) {
 		return "", skipped("you may not read Leases in the namespace " + e.hub.namespace)
 	case err != nil:
 		return "", fmt.Errorf("read the Lease of the leader: %w; if there is none, no replica has led yet: see the pods of Sluice", err)
-	case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil:
+	case !isHeld(&lease.Spec) || lease.Spec.RenewTime == nil:
 		return "", errors.New("nobody leads: see the pods of Sluice")
 	}
 	since := time.Since(lease.Spec.RenewTime.Time)

@@ -189,12 +189,13 @@ func hasVersions(definition *unstructured.Unstructured, known []*apiextensionsv1
 	if err != nil {
 		return fmt.Errorf("read definition %s of the backup: %w", definition.GetName(), err)
 	}
-	for _, crd := range known {
-		for _, name := range stored {
-			isKnown := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
-			if crd.Name == definition.GetName() && !isKnown {
-				return fmt.Errorf("the backup has %s in version %s, which this version of Sluice does not know: restore it with the version that made it", crd.Name, name)
-			}
+	i := slices.IndexFunc(known, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Name == definition.GetName() })
+	if i < 0 {
+		return nil
+	}
+	for _, name := range stored {
+		if !slices.ContainsFunc(known[i].Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name }) {
+			return fmt.Errorf("the backup has %s in version %s, which this version of Sluice does not know: restore it with the version that made it", known[i].Name, name)
 		}
 	}
 	return nil

@@ -85,9 +85,12 @@ func (r *verification) of(ctx context.Context, did string) (requests []ctrl.Requ
 // otherForms returns requests for all forms of a credential that was withdrawn here.
 func (r *verification) otherForms(ctx context.Context, o client.Object) (requests []ctrl.Request) {
 	sd := o.(*v1alpha1.SelfDescription)
-	c, err := trust.Parse(sd)
-	if err != nil || !sd.Spec.Revoked {
+	if !sd.Spec.Revoked {
 		return nil
+	}
+	c, err := trust.Parse(sd)
+	if err != nil {
+		return nil // it has no other forms
 	}
 	forms, err := trust.Forms(ctx, r.hub, r.Namespace, c.Signed)
 	if err != nil {
@@ -125,28 +128,18 @@ func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// withdrawn returns the credential if it was withdrawn here, or else another form of it that was; nil if none was. parsed is
-// nil if the credential cannot be read.
-func (r *verification) withdrawn(ctx context.Context, sd *v1alpha1.SelfDescription, parsed *selfdescription.Credential) (*v1alpha1.SelfDescription, error) {
-	switch {
-	case sd.Spec.Revoked:
-		return sd, nil
-	case parsed == nil:
-		return nil, nil
-	}
-	return trust.Withdrawn(ctx, r.hub, r.Namespace, parsed.Signed)
-}
-
 // verify sets the status to the current result, and returns when to verify again; 0 means when
 // something changes.
 func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription) (time.Duration, error) {
-	parsed, err := trust.Parse(sd)
-	if err == nil {
+	var withdrawn *v1alpha1.SelfDescription // this form of it, or else another one
+	if parsed, err := trust.Parse(sd); err == nil {
 		describe(&sd.Status, parsed)
+		if withdrawn, err = trust.Withdrawn(ctx, r.hub, r.Namespace, parsed.Signed); err != nil {
+			return 0, err
+		}
 	}
-	withdrawn, err := r.withdrawn(ctx, sd, parsed)
-	if err != nil {
-		return 0, err
+	if sd.Spec.Revoked {
+		withdrawn = sd
 	}
 	if withdrawn != nil {
 		sd.Status.VerifiedAt = nil

@@ -201,12 +201,12 @@ func (s *server) mayRevoke(ctx context.Context, sd *v1alpha1.SelfDescription, wh
 	if err != nil || has != concerned || sd.Spec.Presenter != who {
 		return has == issuer, err
 	}
-	return s.isFirst(ctx, sd, c, has)
+	return s.isFirst(ctx, sd, c)
 }
 
-// isFirst reports whether no other presenter with the same right, or a higher one, had a form of a credential before. A
-// withdrawal holds for all forms.
-func (s *server) isFirst(ctx context.Context, sd *v1alpha1.SelfDescription, c *selfdescription.Credential, has right) (bool, error) {
+// isFirst reports whether no other presenter that may withdraw a credential had a form of it before. A withdrawal holds for
+// all forms.
+func (s *server) isFirst(ctx context.Context, sd *v1alpha1.SelfDescription, c *selfdescription.Credential) (bool, error) {
 	forms, err := trust.Forms(ctx, s.Hub, s.Namespace, c.Signed)
 	if err != nil {
 		return false, err
@@ -217,7 +217,7 @@ func (s *server) isFirst(ctx context.Context, sd *v1alpha1.SelfDescription, c *s
 		if its := v1alpha1.CreatedOf(other); other.Spec.Presenter == sd.Spec.Presenter || first.Before(&its) {
 			continue
 		}
-		if theirs, err := s.right(ctx, c, other.Spec.Presenter); err != nil || theirs >= has {
+		if theirs, err := s.right(ctx, c, other.Spec.Presenter); err != nil || theirs >= concerned {
 			return false, err
 		}
 	}

@@ -29,11 +29,11 @@ func Signed(o client.Object) []string {
 	if !sd.Spec.Legacy {
 		return []string{selfdescription.SignedOf(sd.Spec.Credential).String()}
 	}
-	c, err := Parse(sd)
+	signed, err := legacy.SignedOf(sd.Spec.Credential)
 	if err != nil {
 		return nil
 	}
-	return []string{c.Signed.String()}
+	return []string{signed.String()}
 }
 
 // Forms returns the stored forms of a credential. The hub must have the index FieldSigned. Do not change them.
