@@ -27,15 +27,17 @@ type field struct {
 	// Value in the input: the one given before, or nothing.
 	Value string
 	// Hint names the default.
-	Hint           string
-	Minimum        string
-	Maximum        string
-	Step           string
-	MaxLength      int
-	Options        []option
-	Fields         []field
-	isText, isBool bool
+	Hint      string
+	Minimum   string
+	Maximum   string
+	Step      string
+	MaxLength int
+	Options   []option
+	Fields    []field
 }
+
+// isText reports whether what is entered is a text, and not JSON.
+func (f *field) isText() bool { return f.Kind == "line" || f.Kind == "text" }
 
 // option of a choice. Its value is JSON.
 type option struct {
@@ -117,10 +119,10 @@ func fieldOf(name string, schema json.RawMessage, group *field, required bool, g
 	}
 	switch {
 	case len(of.Enum) > 0 || of.Type == "boolean":
-		f.Kind, f.isBool = "choice", len(of.Enum) == 0
+		f.Kind = "choice"
 		f.Options = optionsOf(&f, of)
 	case of.Type == "string":
-		f.Kind, f.isText, f.MaxLength = "text", true, of.MaxLength
+		f.Kind, f.MaxLength = "text", of.MaxLength
 		if of.Format == "password" || of.MaxLength > 0 && of.MaxLength <= longestLine {
 			f.Kind = "line"
 		}
@@ -152,13 +154,13 @@ func optionsOf(f *field, of property) []option {
 		none.Label = "default: " + f.Hint
 	}
 	options := []option{none}
-	values := of.Enum
-	if f.isBool {
+	values, isBool := of.Enum, len(of.Enum) == 0
+	if isBool {
 		values = []json.RawMessage{json.RawMessage("true"), json.RawMessage("false")}
 	}
 	for _, value := range values {
 		label := plainText(value)
-		if f.isBool {
+		if isBool {
 			label = map[string]string{"true": "yes", "false": "no"}[label]
 		}
 		options = append(options, option{Value: string(value), Label: label, Selected: chosen == string(value)})
@@ -202,7 +204,7 @@ func objectOf(fields []field, given url.Values) (map[string]any, error) {
 			}
 			continue
 		}
-		if strings.TrimSpace(text) == "" && !(f.isText && text != "") {
+		if strings.TrimSpace(text) == "" && !(f.isText() && text != "") {
 			continue
 		}
 		value, err := f.read(text)
@@ -222,7 +224,7 @@ func (f *field) property() string {
 
 // read returns the value of an input.
 func (f *field) read(text string) (any, error) {
-	if f.isText {
+	if f.isText() {
 		return strings.ReplaceAll(text, "\r\n", "\n"), nil
 	}
 	text = strings.TrimSpace(text)
@@ -237,9 +239,10 @@ func (f *field) read(text string) (any, error) {
 	return json.RawMessage(text), nil
 }
 
-// decodeLoosely reads what it understands of a schema; a keyword of an unexpected type makes an error.
-func decodeLoosely(schema json.RawMessage, into *property) error {
-	d := json.NewDecoder(bytes.NewReader(schema))
+// decodeLoosely reads what it understands of a document, for instance of a schema, with numbers as they are written; a
+// member of an unexpected type makes an error.
+func decodeLoosely(document json.RawMessage, into any) error {
+	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
 	return d.Decode(into)
 }

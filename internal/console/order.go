@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -105,13 +104,12 @@ func pretty(document json.RawMessage) string {
 	if len(document) == 0 || string(document) == "null" || string(document) == "{}" {
 		return ""
 	}
-	in, text := json.NewDecoder(bytes.NewReader(document)), &strings.Builder{}
-	in.UseNumber()
+	text := &strings.Builder{}
 	out := json.NewEncoder(text)
 	out.SetEscapeHTML(false)
 	out.SetIndent("", "  ")
 	var value any
-	if in.Decode(&value) != nil || out.Encode(value) != nil {
+	if decodeLoosely(document, &value) != nil || out.Encode(value) != nil {
 		return string(document)
 	}
 	return strings.TrimSuffix(text.String(), "\n")

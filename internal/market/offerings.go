@@ -174,6 +174,14 @@ func (c *call) ifMatch(o client.Object) error {
 	}
 }
 
+// ifAbsent checks the precondition for making what does not exist (RFC 9110, section 13.1.1). The error is an *Error.
+func (c *call) ifAbsent(what string) error {
+	if c.Request.Header.Get("If-Match") == "" {
+		return nil
+	}
+	return &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: there is no " + what + "."}
+}
+
 // change carries out a change of the object in the URL, which is of a kind. try reads the object, checks the
 // precondition and writes; it is repeated while others write what is not in the ETag, as a status or a finalizer. Its error
 // is an *Error or the hub's.
@@ -218,8 +226,8 @@ func (s *server) putOffering(c *call) error {
 			o.Spec = *spec
 			return s.Hub.Update(c.Context(), o)
 		}
-		if c.Request.Header.Get("If-Match") != "" {
-			return &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: there is no offering " + id + "."}
+		if err := c.ifAbsent("offering " + id); err != nil {
+			return err
 		}
 		status = http.StatusCreated
 		o = &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.OfferingName(id)}, Spec: *spec}

@@ -32,11 +32,10 @@ func (s *server) putPolicy(c *call) error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case stored != nil:
+		if stored != nil {
 			err = c.ifMatch(stored)
-		case c.Request.Header.Get("If-Match") != "":
-			err = &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: there is no policy " + id + "."}
+		} else {
+			err = c.ifAbsent("policy " + id)
 		}
 		if err != nil {
 			return err

@@ -232,10 +232,12 @@ func ShownParameters(stored json.RawMessage) json.RawMessage {
 
 // SealedParameters returns the sealed ones of stored parameters, as they are stored.
 func SealedParameters(stored json.RawMessage) (all [][]byte) {
-	_, _ = replaceSealed(stored, func(_ string, sealed []byte) (json.RawMessage, error) { // they are an object, see ShownParameters
-		all = append(all, sealed)
-		return nil, nil
-	})
+	values, _ := membersOf(stored) // they are an object, see ShownParameters
+	for _, value := range values {
+		if sealed, ok := sealedValue(value); ok {
+			all = append(all, sealed)
+		}
+	}
 	return all
 }
 
