@@ -1,7 +1,6 @@
 package bindings
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -236,7 +235,7 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 	case err == nil && ended.State == osbclient.InProgress:
 		return &pendingError{"the provider is unbinding the instance", ended.RetryAfter}
 	case err == nil:
-		err = errors.New("unbind failed: " + cmp.Or(ended.Description, "the broker gives no reason"))
+		err = errors.New("unbind failed: " + ended.Reason())
 	}
 	return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, instance))
 }

@@ -95,6 +95,11 @@ type Measured struct {
 	Observed bool
 }
 
+// Holds reports whether the time still counts at an instant: one that Liqo has measured expires.
+func (m Measured) Holds(now time.Time) bool {
+	return !m.Observed || now.Sub(m.At) <= v1alpha1.ObservedLatencyTTL
+}
+
 // latenciesOf returns the latencies of a member cluster by the place of measurement, except
 // those that have expired.
 func latenciesOf(mc *v1alpha1.MemberCluster, now time.Time) map[string]Measured {
@@ -103,8 +108,8 @@ func latenciesOf(mc *v1alpha1.MemberCluster, now time.Time) map[string]Measured 
 	}
 	all := map[string]Measured{}
 	for _, m := range mc.Status.Latencies {
-		if now.Sub(m.MeasuredAt.Time) <= v1alpha1.ObservedLatencyTTL {
-			all[m.From] = Measured{Median: m.Median.Duration, At: m.MeasuredAt.Time, Observed: true}
+		if seen := (Measured{Median: m.Median.Duration, At: m.MeasuredAt.Time, Observed: true}); seen.Holds(now) {
+			all[m.From] = seen
 		}
 	}
 	for _, m := range mc.Spec.Latencies {

@@ -3,7 +3,6 @@ package placement
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	memdb "github.com/hashicorp/go-memdb"
 
@@ -130,7 +129,7 @@ func (c census) add(in []vicinity, held *Reservation, on *Cluster, n int32) {
 			continue
 		}
 		for _, holder := range held.Holders {
-			if scope, _, _ := strings.Cut(holder, " "); scope == string(v.scope) {
+			if scopeOf(holder) == v.scope {
 				c[neighbours{Holder: holder, Label: v.label, Value: "=" + value}] += n
 			}
 		}

@@ -30,6 +30,12 @@ func (c Consumer) holders() []string {
 	return names
 }
 
+// scopeOf returns the scope of a holder's name.
+func scopeOf(holder string) v1alpha1.Scope {
+	scope, _, _ := strings.Cut(holder, " ")
+	return v1alpha1.Scope(scope)
+}
+
 // Policy is a compiled PlacementPolicy.
 type Policy struct {
 	Name        string

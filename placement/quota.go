@@ -284,8 +284,7 @@ type scopes []v1alpha1.Scope
 
 // bind reports whether a quota may apply to a holder.
 func (s scopes) bind(holder string) bool {
-	kind, _, _ := strings.Cut(holder, " ")
-	return slices.Contains(s, v1alpha1.Scope(kind))
+	return slices.Contains(s, scopeOf(holder))
 }
 
 // scopes returns those of the quotas of all policies.

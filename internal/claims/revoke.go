@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +69,7 @@ func (b *bindingPass) unbind(ctx context.Context, one *claimsv1.BrokerBinding) *
 		log.FromContext(ctx).Info("unbound", "binding", one.ID)
 		return nil
 	case ended.State == osbclient.Failed:
-		err := errors.New("unbind failed: " + cmp.Or(ended.Description, "the broker gives no reason"))
+		err := errors.New("unbind failed: " + ended.Reason())
 		return &problem{reason: claimsv1.ReasonFailed, message: err.Error(), err: err}
 	}
 	return &problem{reason: claimsv1.ReasonDeleting, message: "the broker is unbinding", after: max(ended.RetryAfter, time.Second)}

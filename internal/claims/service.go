@@ -326,7 +326,7 @@ func (s *servicePass) poll(ctx context.Context, operation *claimsv1.ServiceOpera
 	case polled.State == osbclient.Failed:
 		s.claim.Status.LastOperation = polled.Description
 		final := operation.Type == claimsv1.OperationUpdate && polled.UpdateRepeatable != nil && !*polled.UpdateRepeatable
-		return s.ended(ctx, fmt.Sprintf("%s failed: %s", operation.Type, cmp.Or(polled.Description, "the broker gives no reason")), final)
+		return s.ended(ctx, fmt.Sprintf("%s failed: %s", operation.Type, polled.Reason()), final)
 	}
 	if most := time.Duration(operation.PollingSeconds) * time.Second; most > 0 && s.now().Sub(operation.StartedAt.Time) > most {
 		return s.ended(ctx, fmt.Sprintf("%s took longer than the %v that the plan gives", operation.Type, most), false)

@@ -1,6 +1,7 @@
 package osbclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,6 +79,9 @@ type Operation struct {
 	// RetryAfter is the time to wait before the next poll; zero if the broker gives none.
 	RetryAfter time.Duration `json:"-"`
 }
+
+// Reason returns why the operation failed, as the broker says.
+func (o Operation) Reason() string { return cmp.Or(o.Description, "the broker gives no reason") }
 
 func instancePath(id string, further ...string) []string {
 	return append([]string{"service_instances", url.PathEscape(id)}, further...)

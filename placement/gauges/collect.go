@@ -5,8 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -84,8 +82,7 @@ func (g *Gauges) collect() (all []prometheus.Metric) {
 func (g *Gauges) latency(of pair) time.Duration {
 	for _, ends := range [][2]string{{of.provider, of.consumer}, {of.consumer, of.provider}} {
 		if c := g.clusters[ends[0]]; c != nil {
-			m := c.Latencies[ends[1]]
-			if expired := m.Observed && g.clock.Since(m.At) > v1alpha1.ObservedLatencyTTL; !expired && m.Median > 0 {
+			if m := c.Latencies[ends[1]]; m.Median > 0 && m.Holds(g.clock.Now()) {
 				return m.Median
 			}
 		}

@@ -85,16 +85,13 @@ func (r *Peerings) dismantle(ctx context.Context, peering *v1alpha1.Peering) err
 // Sluice to remove there.
 func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha1.LiqoNetwork) (*side, error) {
 	cluster, err := r.Connections.Cluster(ctx, name)
-	if member.IsUnknown(err) || err == nil && (&side{cluster: cluster}).joined() != nil {
+	if member.IsUnknown(err) || err == nil && cluster.IsJoined() {
 		return nil, nil // there is nothing to do, whether it answers or not
 	}
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, r.Connections, r.Hub, name)
-	if member.IsUnknown(err) {
-		return nil, nil // it has left meanwhile
-	}
+	s, err := reach(ctx, r.Connections, r.Hub, cluster)
 	if err != nil {
 		return nil, err
 	}

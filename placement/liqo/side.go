@@ -47,8 +47,13 @@ func open(ctx context.Context, connections *member.Connections, hub, name string
 	if err != nil {
 		return nil, err
 	}
+	return reach(ctx, connections, hub, cluster)
+}
+
+// reach is open for a cluster that has been read.
+func reach(ctx context.Context, connections *member.Connections, hub string, cluster *v1alpha1.MemberCluster) (*side, error) {
 	if c := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable); c != nil && c.Status == metav1.ConditionFalse {
-		return nil, fmt.Errorf("%s does not answer: %s", name, c.Message)
+		return nil, fmt.Errorf("%s does not answer: %s", cluster.Name, c.Message)
 	}
 	connection, err := connections.Open(ctx, cluster)
 	if err != nil {

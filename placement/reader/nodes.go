@@ -96,18 +96,16 @@ func (n *Nodes) Read() (Reading, error) {
 	if slices.ContainsFunc(n.synced(), func(synced cache.InformerSynced) bool { return !synced() }) {
 		return Reading{}, &UnknownError{ReasonSyncing, "reading its nodes, pods, namespaces and storage classes: not complete yet"}
 	}
-	instances := map[string]string{} // by namespace
-	for _, namespace := range listed[*corev1.Namespace](n.namespaces) {
-		instances[namespace.Name] = namespace.Labels[v1alpha1.LabelInstance]
-	}
 	s := n.options.Inventory.Snapshot()
 	// A namespace with an instance's label counts as reserved only if the instance has a reservation there, or is
 	// reached through this cluster, so that its pods run on others. What remains of a deleted instance is foreign
 	// use, and so is an instance that a hub does not know which was restored from a backup.
-	reserved := func(namespace string) bool {
-		instance := instances[namespace]
-		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Uses(instance, n.options.Cluster)
+	used := map[string]bool{}
+	for _, namespace := range listed[*corev1.Namespace](n.namespaces) {
+		instance := namespace.Labels[v1alpha1.LabelInstance]
+		used[namespace.Name] = instance != "" && v1alpha1.MemberNamespace(instance) == namespace.Name && s.Uses(instance, n.options.Cluster)
 	}
+	reserved := func(namespace string) bool { return used[namespace] }
 	// The namespaces for pods that come over peerings of a hub have a quota of no instance before any pod runs there.
 	// Without the quotas, all such pods count as this hub's.
 	known, ours := n.quotas.isRead(), map[string]bool{}
