@@ -72,5 +72,6 @@ func Settled(instance *v1alpha1.ServiceInstance, plans func(serviceID, planID st
 	}
 	request = snapshot.Govern(request, placement.ConsumerOf(instance))
 	request.Current, request.Free, request.At = instance.Status.Delivered.Decision.Clusters(), true, now
+	request.Sold = placement.SoldRules(&instance.Status)
 	return request, true
 }
