@@ -22,7 +22,7 @@ import (
 // What volumes contain cannot be applied again. So claims that the order no longer has are deleted last, when the
 // workload works: until then the former order can be delivered again, with its data. A StatefulSet that makes claims of
 // templates is kept, without pods, until its claims are deleted, because they are found by it. Its retention policy
-// cannot replace that: it deletes claims with their pods, before the others work.
+// cannot replace that: it deletes claims with their pods, before the others work. See retain.
 
 // The kinds of claims, and of what makes some.
 const (
@@ -72,6 +72,24 @@ func (t *target) weigh(ctx context.Context, known []string, objects []*unstructu
 		return err
 	}
 	return t.findStale(ctx, known, objects, claims)
+}
+
+// retain makes StatefulSets keep the claims of the pods that an order takes away, also if their retention policy deletes
+// them: they are deleted as stale. A set of which the order does not state the number of pods keeps its policy, as it is
+// scaled by others.
+func retain(objects []*unstructured.Unstructured) error {
+	policy := []string{"spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"}
+	for _, o := range objects {
+		_, states, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas")
+		scaled, _, _ := unstructured.NestedString(o.Object, policy...)
+		if groupKind(o.GroupVersionKind()) != kindSets || !states || scaled == "" {
+			continue
+		}
+		if err := unstructured.SetNestedField(o.Object, string(appsv1.RetainPersistentVolumeClaimRetentionPolicyType), policy...); err != nil {
+			return fmt.Errorf("keep the claims of StatefulSet %s: %w", o.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // liveClaims reads all claims of the namespace.

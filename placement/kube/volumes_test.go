@@ -229,8 +229,9 @@ components:
 }
 
 // Fewer replicas, another name of the set, and a set that is gone: in each case the claims that no pod has any more are
-// deleted once the rest works, and stay if it does not.
+// deleted once the rest works, and stay if it does not, also if the set's own policy deletes them with their pods.
 func claimsOfTemplatesAreDeleted(t *testing.T, f *fixture) {
+	members := strings.Replace(members, "      replicas:", "      persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}\n      replicas:", 1)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		f.volumeOf(t, "members-"+name, "members")
 	}
@@ -260,6 +261,11 @@ func claimsOfTemplatesAreDeleted(t *testing.T, f *fixture) {
 
 	f.pendingOn(t, running(t, first, members+stuck, `{"replicas": 1}`), "Unschedulable")
 	stays("fewer replicas")
+	var set appsv1.StatefulSet
+	f.get(t, first, "db", &set)
+	if policy := set.Spec.PersistentVolumeClaimRetentionPolicy; policy == nil || policy.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType {
+		t.Errorf("the set's policy for claims is %+v, want Retain", policy)
+	}
 	f.runs(t, first)
 	f.pendingOn(t, running(t, first, "components:"+stuck, ""), "Unschedulable")
 	f.wantSetStopped(t, first)

@@ -52,7 +52,7 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	t.hard = withRoom(t.hard, corev1.ResourceList{countOfClaims: *resource.NewQuantity(claims, resource.DecimalSI)})
-	return t.ofSet(objects), nil
+	return t.ofSet(objects), retain(objects)
 }
 
 // ofSet labels objects as the instance's, and those of its set.
