@@ -14,10 +14,18 @@ import (
 )
 
 // stored returns the parameters of an instance as the hub stores them: those that the plan hides are sealed. Of a plan of
-// other brokers, those that were sealed before are, too: the broker's schema, which hid them, may have gone since.
+// other brokers, those that were sealed before are, too: the broker's schema, which hid them, may have gone since. Before
+// its schemas are known, all are.
 func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*runtime.RawExtension, error) {
 	of, before := workload.ParametersOf(i, s.Keys), []json.RawMessage{rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters)}
 	hidden := plan.HiddenParameters()
+	if plan.Unread && len(parameters) > 0 {
+		var all map[string]json.RawMessage
+		if err := json.Unmarshal(parameters, &all); err != nil {
+			return nil, err // it has been decoded strictly before
+		}
+		hidden = slices.AppendSeq(hidden, maps.Keys(all))
+	}
 	for _, stored := range before {
 		if plan.Upstream == nil {
 			break // placement computes with what a workload's plan does not hide

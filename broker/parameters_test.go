@@ -119,7 +119,8 @@ func TestHiddenParameters(t *testing.T) {
 	}
 }
 
-// Of a plan of other brokers, what was sealed stays sealed once the broker's schema, which hid it, has gone.
+// Of a plan of other brokers, all is sealed until the broker's schema is known, and what was sealed stays sealed once the
+// schema, which hid it, has gone.
 func TestSealedParametersOfBrokersStaySealed(t *testing.T) {
 	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
 	if err != nil {
@@ -133,6 +134,14 @@ func TestSealedParametersOfBrokersStaySealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Status.Delivered = &v1alpha1.DeliveredState{State: v1alpha1.InstanceState{Parameters: &runtime.RawExtension{Raw: sealed}}}
+	unread := &catalog.Plan{Plan: v1alpha1.Plan{Upstream: &v1alpha1.UpstreamPlan{}}, Unread: true}
+	stored, err := s.stored(&v1alpha1.ServiceInstance{ObjectMeta: i.ObjectMeta}, unread, json.RawMessage(given))
+	if err != nil || strings.Contains(string(stored.Raw), "hunter2") {
+		t.Errorf("before the broker's schema is known, stored is %s, %v", stored.Raw, err)
+	}
+	if stored, err = s.stored(&v1alpha1.ServiceInstance{ObjectMeta: i.ObjectMeta}, unread, nil); err != nil || stored != nil {
+		t.Errorf("without parameters, stored is %v, %v", stored, err)
+	}
 	for upstream, stays := range map[*v1alpha1.UpstreamPlan]bool{{}: true, nil: false} {
 		stored, err := s.stored(i, &catalog.Plan{Plan: v1alpha1.Plan{Upstream: upstream}}, json.RawMessage(given))
 		if err != nil || strings.Contains(string(stored.Raw), "hunter2") == stays {

@@ -88,6 +88,9 @@ type Plan struct {
 	// Withdrawn reports that no broker offers a candidate of an upstream plan any more: its instances live on,
 	// but new ones are refused.
 	Withdrawn bool
+	// Unread reports that it is not known yet which parameters of an upstream plan its candidates' brokers call
+	// writeOnly: all are stored sealed.
+	Unread bool
 	// Behind are the Sluices that orders of an upstream plan may come to.
 	Behind Behind
 

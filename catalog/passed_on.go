@@ -12,6 +12,8 @@ import (
 type passedOn struct {
 	// Schemas of the consumer's parameters, by the schemas' names in a plan, as far as they are known.
 	Schemas map[string]map[string]any
+	// Unread reports that the schemas of a candidate have not been read yet, or that no broker offers one.
+	Unread bool
 	// Hidden are the names of the consumer's parameters that a candidate's broker calls writeOnly, sorted.
 	Hidden []string `json:",omitempty"`
 	// NotBindable and NotUpdateable report that no candidate is bindable, or lets instances change their plan.
@@ -49,9 +51,9 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 		if p.Upstream == nil {
 			continue
 		}
-		offers, _ := offersOf(p.Upstream, clusters)
+		offers, unread, _ := offersOf(p.Upstream, clusters)
 		if len(offers) == 0 {
-			passed[p.ID] = &passedOn{Withdrawn: IsWithdrawn(p, clusters)}
+			passed[p.ID] = &passedOn{Unread: true, Withdrawn: IsWithdrawn(p, clusters)}
 			continue
 		}
 		none := func(says func(offer) bool) bool {
@@ -60,6 +62,7 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 		schemas, hidden := candidateSchemas(offers)
 		passed[p.ID] = &passedOn{
 			Schemas:       schemas,
+			Unread:        unread,
 			Hidden:        hidden,
 			NotBindable:   none(func(o offer) bool { return o.plan.NotBindable }),
 			NotUpdateable: none(func(o offer) bool { return o.plan.NotUpdateable && !isOrderedElsewhere(spec, p, o) }),
@@ -70,10 +73,10 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 	return passed
 }
 
-// offersOf returns those candidates of a plan that their brokers offer. gone reports that there are none, by the
-// catalogs of the brokers: at least one of them is in the inventory, and all of those have been read.
-func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offers []offer, gone bool) {
-	unread := false
+// offersOf returns those candidates of a plan that their brokers offer. unread reports that the catalog of a broker in the
+// inventory, or a candidate's schemas, have not been read yet. gone reports that there are none, by the catalogs of the
+// brokers: at least one of them is in the inventory, and all of those have been read.
+func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offers []offer, unread, gone bool) {
 	for i := range u.Candidates {
 		c := &u.Candidates[i]
 		at := slices.IndexFunc(clusters, func(m v1alpha1.MemberCluster) bool { return m.Name == c.Broker && m.DriverName() == v1alpha1.DriverOSB })
@@ -93,10 +96,12 @@ func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offe
 		one := offer{UpstreamCandidate: c, plan: &status.Plans[plan], sluice: status.Sluice.Plan(c.Name())}
 		if k := slices.IndexFunc(status.Schemas, func(s v1alpha1.OfferedSchemas) bool { return s.Plan == c.Name() }); k >= 0 {
 			one.schemas = status.Schemas[k].PlanSchemas
+		} else {
+			unread = true
 		}
 		offers = append(offers, one)
 	}
-	return offers, gone && !unread && len(offers) == 0
+	return offers, unread, gone && !unread && len(offers) == 0
 }
 
 // IsWithdrawn reports whether new orders of a plan are refused because no broker offers its candidate any more.
@@ -105,7 +110,7 @@ func IsWithdrawn(plan *v1alpha1.Plan, clusters []v1alpha1.MemberCluster) bool {
 	if plan.Upstream == nil || plan.WaitFor == v1alpha1.WaitForAnything {
 		return false
 	}
-	_, gone := offersOf(plan.Upstream, clusters)
+	_, _, gone := offersOf(plan.Upstream, clusters)
 	return gone
 }
 
@@ -146,7 +151,7 @@ func (p *passedOn) addTo(plan *Plan) {
 	if p == nil {
 		return
 	}
-	plan.passed, plan.hidden, plan.Withdrawn, plan.Behind = p.Schemas, p.Hidden, p.Withdrawn, p.Behind
+	plan.passed, plan.hidden, plan.Unread, plan.Withdrawn, plan.Behind = p.Schemas, p.Hidden, p.Unread, p.Withdrawn, p.Behind
 	no := false
 	if p.NotBindable {
 		plan.Bindable = &no

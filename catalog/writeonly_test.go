@@ -56,3 +56,26 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		})
 	}
 }
+
+// TestUnread: it is known which parameters are hidden only once the schemas of all candidates have been read.
+func TestUnread(t *testing.T) {
+	const plain = `{"type": "object"}`
+	unread := broker("us", "")
+	unread.Status.Broker = nil
+	for name, row := range map[string]struct {
+		brokers []v1alpha1.MemberCluster
+		want    bool
+	}{
+		"all read":                      {[]v1alpha1.MemberCluster{broker("eu", plain, dbSmall), broker("us", plain, dbSmall)}, false},
+		"a broker not read":             {[]v1alpha1.MemberCluster{broker("eu", plain, dbSmall), unread}, true},
+		"a broker's schemas not read":   {[]v1alpha1.MemberCluster{broker("eu", plain, dbSmall), broker("us", "", dbSmall)}, true},
+		"a broker that does not offer":  {[]v1alpha1.MemberCluster{broker("eu", plain, dbSmall), broker("us", "")}, false},
+		"a broker not in the inventory": {[]v1alpha1.MemberCluster{broker("eu", plain, dbSmall)}, false},
+		"no broker that offers":         {[]v1alpha1.MemberCluster{broker("eu", "")}, true},
+		"no broker":                     {nil, true},
+	} {
+		if got := sold(t, row.brokers, upstream(candidate("eu", ""), candidate("us", ""))).Unread; got != row.want {
+			t.Errorf("%s: unread is %t, want %t", name, got, row.want)
+		}
+	}
+}

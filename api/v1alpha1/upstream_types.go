@@ -68,7 +68,8 @@ type UpstreamBrokerStatus struct {
 	// +kubebuilder:validation:MaxItems=2000
 	Plans []OfferedPlan `json:"plans,omitempty"`
 	// Schemas of the parameters of those plans that offerings order here, as far as the broker gives them, sorted
-	// by plan. Of what is no JSON Schema, or too long, there is only which parameters are writeOnly.
+	// by plan. Of what is no JSON Schema, or too long, there is only which parameters are writeOnly. Of plans that
+	// are not here, all parameters are stored sealed.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	Schemas []OfferedSchemas `json:"schemas,omitempty"`

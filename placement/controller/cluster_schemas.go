@@ -72,12 +72,14 @@ func (w *clusterWatch) readOrdered(ctx context.Context, hub client.Reader, broke
 }
 
 // schemasOf returns the schemas of the ordered plans of a broker's catalog, within the limits of the status. Of a schema
-// that is left out, it returns which parameters are writeOnly: the catalog hides them. It returns those before if they
-// say the same: the hub writes JSON in its own way.
+// that is left out, it returns which parameters are writeOnly: the catalog hides them. A plan without schemas is there, too:
+// of one that is not, the catalog hides all parameters. It returns those before if they say the same: the hub writes JSON
+// in its own way.
 func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alpha1.OfferedSchemas) (all []v1alpha1.OfferedSchemas) {
 	type found struct {
 		plan         string
 		whole, least v1alpha1.PlanSchemas
+		hides        bool
 	}
 	var plans []found
 	left, room := maxSchemas, maxAllSchemaBytes
@@ -94,6 +96,7 @@ func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alph
 				InstanceCreate: cmp.Or(validSchema(create), one.least.InstanceCreate), InstanceUpdate: cmp.Or(validSchema(update), one.least.InstanceUpdate),
 				BindingCreate: validSchema(p.Schemas.Binding.Create),
 			}
+			one.hides = bytesOf(&one.least) > 0
 			if size := bytesOf(&one.least); size > 0 && size <= room && left > 0 {
 				left, room = left-1, room-size
 			} else {
@@ -102,6 +105,7 @@ func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alph
 			plans = append(plans, one)
 		}
 	}
+	var empty []v1alpha1.OfferedSchemas
 	for _, one := range plans {
 		has, wants := bytesOf(&one.least), bytesOf(&one.whole)
 		switch {
@@ -109,13 +113,17 @@ func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alph
 			room -= wants - has
 		case has > 0:
 			one.whole = one.least
+		case one.hides:
+			continue
 		case wants == 0 || wants > room || left == 0:
+			empty = append(empty, v1alpha1.OfferedSchemas{Plan: one.plan})
 			continue
 		default:
 			left, room = left-1, room-wants
 		}
 		all = append(all, v1alpha1.OfferedSchemas{Plan: one.plan, PlanSchemas: one.whole})
 	}
+	all = append(all, empty[:min(left, len(empty))]...)
 	slices.SortFunc(all, func(a, b v1alpha1.OfferedSchemas) int { return strings.Compare(a.Plan, b.Plan) })
 	if isSameJSON(all, before) {
 		return before

@@ -71,4 +71,11 @@ func TestWriteOnlyIsRecorded(t *testing.T) {
 			t.Errorf("there are %d schemas; the one that hides parameters is there: %v", len(all), there)
 		}
 	})
+	t.Run("none", func(t *testing.T) {
+		of := osbclient.Service{Name: "db", Plans: []osbclient.Plan{plan("0", osbclient.Parameters{}), plan("1", osbclient.Parameters{})}}
+		all := schemasOf(&osbclient.Catalog{Services: []osbclient.Service{of}}, map[string]bool{"db/1": true}, nil)
+		if len(all) != 1 || all[0].Plan != "db/1" || bytesOf(&all[0].PlanSchemas) != 0 {
+			t.Errorf("a plan without schemas cannot be told from one that was not read: %+v", all)
+		}
+	})
 }
