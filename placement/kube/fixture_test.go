@@ -2,8 +2,10 @@ package kube_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,7 +188,8 @@ func key(namespace, name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: namespace, Name: name}
 }
 
-// versions returns the resource versions of Sluice's objects in a namespace.
+// versions returns the resource versions of Sluice's objects in a namespace. That of the quota is its content, and when it was
+// written, without its status: the cluster writes that, too, when it counts what it has created in the namespace itself.
 func (f *fixture) versions(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -195,7 +198,16 @@ func (f *fixture) versions(t *testing.T, namespace string) map[string]string {
 			t.Fatal(err)
 		}
 		eachItem(t, list, func(o client.Object) {
-			out[fmt.Sprintf("%T %s", o, o.GetName())] = o.GetResourceVersion()
+			version := o.GetResourceVersion()
+			if quota, ok := o.(*corev1.ResourceQuota); ok {
+				written := slices.DeleteFunc(quota.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
+				content, err := json.Marshal([]any{quota.UID, quota.Spec, quota.Labels, quota.Annotations, written})
+				if err != nil {
+					t.Fatal(err)
+				}
+				version = string(content)
+			}
+			out[fmt.Sprintf("%T %s", o, o.GetName())] = version
 		})
 	}
 	return out
