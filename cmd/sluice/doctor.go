@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -199,7 +200,7 @@ func (e *examination) clock() (string, error) {
 	return "this machine and the hub agree, to a second or so", nil
 }
 
-// leader looks for the process that reconciles.
+// leader looks for the process that reconciles. On a cluster, it waits until the leader renews its Lease.
 func (e *examination) leader() (string, error) {
 	if e.hub.embedded() {
 		if pid := hub.Holder(e.hub.dataDir); pid != 0 {
@@ -211,20 +212,33 @@ func (e *examination) leader() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lease, err := api.CoordinationV1().Leases(e.hub.namespace).Get(e.ctx, leaseName, metav1.GetOptions{})
+	read := func(ctx context.Context) (*coordinationv1.LeaseSpec, error) {
+		lease, err := api.CoordinationV1().Leases(e.hub.namespace).Get(ctx, leaseName, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("read the Lease of the leader: %w; if there is none, no replica has led yet: see the pods of Sluice", err)
+		}
+		return &lease.Spec, nil
+	}
+	nobody := errors.New("nobody leads: see the pods of Sluice")
+	first, err := read(e.ctx)
 	switch {
 	case apierrors.IsForbidden(err):
 		return "", skipped("you may not read Leases in the namespace " + e.hub.namespace)
 	case err != nil:
-		return "", fmt.Errorf("read the Lease of the leader: %w; if there is none, no replica has led yet: see the pods of Sluice", err)
-	case !isHeld(&lease.Spec) || lease.Spec.RenewTime == nil:
-		return "", errors.New("nobody leads: see the pods of Sluice")
+		return "", err
+	case !isHeld(first):
+		return "", nobody
 	}
-	since := time.Since(lease.Spec.RenewTime.Time)
-	if since > time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second+longestSkew {
-		return "", fmt.Errorf("%s led last, %s ago, and no other replica has taken over: see the pods of Sluice", *lease.Spec.HolderIdentity, since.Round(time.Second))
+	now, err := renewed(e.cmd.Context(), first, read)
+	switch {
+	case err != nil:
+		return "", err
+	case now == nil:
+		return "", fmt.Errorf("%s led last, has not renewed its Lease for %s, and no other replica has taken over: see the pods of Sluice", *first.HolderIdentity, patienceFor(first))
+	case !isHeld(now):
+		return "", nobody
 	}
-	return *lease.Spec.HolderIdentity + " leads", nil
+	return *now.HolderIdentity + " leads", nil
 }
 
 // keyset opens what the hub keeps sealed.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -15,7 +17,7 @@ import (
 )
 
 // TestMoveLooksWhetherTheLeaseIsRenewed: whatever the clocks say, a Sluice runs if the Lease is renewed, and none does if
-// it is not. A Lease that was left behind is waited for once, one that was released not at all.
+// it is not. A Lease that was left behind is waited for once, one that was released not at all. The doctor looks likewise.
 func TestMoveLooksWhetherTheLeaseIsRenewed(t *testing.T) {
 	t.Setenv("SLUICE_TEST_HUB", "kube")
 	h := hubtest.Start(t)
@@ -35,7 +37,18 @@ func TestMoveLooksWhetherTheLeaseIsRenewed(t *testing.T) {
 			t.Errorf("%s: it has waited %d times, want %d", when, waited, waits)
 		}
 	}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	doctor := &examination{cmd: cmd, ctx: t.Context(), hub: &hubFlags{kubeconfig: "one", namespace: h.Namespace}, config: h.Config}
+	finds := func(when, want string) {
+		t.Helper()
+		found, err := doctor.leader()
+		if text := fmt.Sprint(found, err); !strings.Contains(text, want) {
+			t.Errorf("%s: the doctor finds %s, want %q", when, text, want)
+		}
+	}
 	says("without a Lease", "", 0)
+	finds("without a Lease", "no replica has led yet")
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("sluice-0"), LeaseDurationSeconds: ptr.To[int32](1), RenewTime: ptr.To(metav1.NowMicro()),
 	}}
@@ -45,6 +58,7 @@ func TestMoveLooksWhetherTheLeaseIsRenewed(t *testing.T) {
 	}
 	says("after a kill", "", 1)
 	says("after a kill, again", "", 1)
+	finds("after a kill", "sluice-0 led last, has not renewed its Lease for 3s")
 
 	renew := func(after time.Duration) (err error) {
 		lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(after)
@@ -67,6 +81,7 @@ func TestMoveLooksWhetherTheLeaseIsRenewed(t *testing.T) {
 		ended <- err
 	}()
 	says("while it is renewed", "a Sluice runs on that cluster (sluice-0 leads)", 2)
+	finds("while it is renewed", "sluice-0 leads")
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -76,4 +91,5 @@ func TestMoveLooksWhetherTheLeaseIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("after a clean stop", "", 2)
+	finds("after a clean stop", "nobody leads")
 }
