@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
@@ -155,7 +157,7 @@ func (p Parameters) open(name string, sealed []byte) (json.RawMessage, error) {
 	return opened.Reveal(), nil
 }
 
-// Redacted removes the texts of sealed parameters from a message. There may be several sets of them.
+// Redacted removes the texts of sealed parameters, and their longer numbers, from a message. There may be several sets of them.
 func (p Parameters) Redacted(message string, stored ...json.RawMessage) string {
 	var e expressions
 	for _, one := range stored {
@@ -165,7 +167,7 @@ func (p Parameters) Redacted(message string, stored ...json.RawMessage) string {
 		}
 		for _, raw := range hidden {
 			var value any
-			if json.Unmarshal(raw, &value) == nil { // it was JSON when it was sealed
+			if utiljson.Unmarshal(raw, &value) == nil { // it was JSON when it was sealed
 				e.hide = leaves(e.hide, value)
 			}
 		}
@@ -307,11 +309,18 @@ func membersOf(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	return values, nil
 }
 
-// leaves adds the texts in a JSON value.
+// shortestNumber is the length from which numbers are hidden: shorter ones are parts of too many messages.
+const shortestNumber = 4
+
+// leaves adds the texts in a JSON value, and its numbers from shortestNumber on, as JSON writes them.
 func leaves(texts []string, value any) []string {
 	switch value := value.(type) {
 	case string:
 		return append(texts, value)
+	case int64, float64:
+		if text, err := json.Marshal(value); err == nil && len(text) >= shortestNumber {
+			return append(texts, string(text))
+		}
 	case map[string]any:
 		for _, one := range value {
 			texts = leaves(texts, one)
