@@ -191,7 +191,7 @@ func unique(values []string) []string {
 
 // rank sorts offerings before other credentials.
 func rank(subjectType string) int {
-	if strings.HasSuffix(subjectType, "ServiceOffering") {
+	if shape.Is(subjectType, "ServiceOffering") {
 		return 0
 	}
 	return 1
