@@ -66,14 +66,14 @@ func decodeSchema(of *runtime.RawExtension) map[string]any {
 // that it reads.
 func consumersSchema(theirs map[string]any, template *runtime.RawExtension) (schema map[string]any, hidden []string) {
 	if template == nil {
-		return theirs, WriteOnly(theirs)
+		return theirs, jsonschema.NewWriteOnly(theirs).Properties(theirs)
 	}
 	var sent any
 	if utiljson.Unmarshal(template.Raw, &sent) != nil {
 		return anyObject(), nil // such a plan is not served
 	}
-	read := reading{root: theirs, properties: map[string]any{}, required: map[string]bool{}}
-	read.from(sent, theirs, false)
+	read := reading{writeOnly: jsonschema.NewWriteOnly(theirs), properties: map[string]any{}, required: map[string]bool{}}
+	read.from(sent, theirs, theirs, false)
 	schema = map[string]any{"type": "object", "properties": read.properties}
 	if draft, ok := theirs["$schema"]; ok {
 		schema["$schema"] = draft
@@ -89,28 +89,27 @@ func consumersSchema(theirs map[string]any, template *runtime.RawExtension) (sch
 
 // reading collects the consumer's parameters that a template reads.
 type reading struct {
-	root       map[string]any // the broker's schema
+	writeOnly  *jsonschema.WriteOnly // in the broker's schema
 	properties map[string]any
 	required   map[string]bool
 	hidden     []string // parameters that become part of a writeOnly one
 	all        bool     // any parameter may be read
 }
 
-// from reads a value of the template that a broker's schema describes; nil means that none does. hides reports that the
-// value is part of one that is writeOnly.
-func (r *reading) from(value any, theirs map[string]any, hides bool) {
+// from reads a value of the template that a broker's schema describes; nil means that none does. wherever is a schema of
+// everything that may describe the value, to find what is writeOnly. hides reports that the value is part of one that is.
+func (r *reading) from(value any, theirs map[string]any, wherever any, hides bool) {
+	hides = hides || r.writeOnly.Is(wherever)
 	switch value := value.(type) {
 	case map[string]any:
 		described, _ := theirs["properties"].(map[string]any)
-		secret := map[string]bool{}
-		addWriteOnly(secret, r.root, theirs)
 		for _, name := range slices.Sorted(maps.Keys(value)) { // so that the last of several is always the same one
 			schema, _ := described[name].(map[string]any)
-			r.from(value[name], schema, hides || secret[name])
+			r.from(value[name], schema, r.writeOnly.Property(wherever, name), hides)
 		}
 	case []any:
 		for _, one := range value {
-			r.from(one, nil, hides)
+			r.from(one, nil, nil, hides)
 		}
 	case string:
 		uses, err := workload.UsesOf(value)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/jsonschema"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -75,7 +76,7 @@ func (p *Plan) HiddenParameters() []string {
 	for _, one := range []*schema{p.create, p.update} {
 		var object map[string]any
 		if one != nil && json.Unmarshal(one.document, &object) == nil {
-			hidden = append(hidden, WriteOnly(object)...)
+			hidden = append(hidden, jsonschema.NewWriteOnly(object).Properties(object)...)
 		}
 	}
 	return unique(hidden)

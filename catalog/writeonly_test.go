@@ -18,6 +18,9 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		refers = `{"type": "object", "definitions": {"a": {"$ref": "#/definitions/b"}, "b": {"type": "string", "writeOnly": true}}, "properties": {"key": {"$ref": "#/definitions/a"}}}`
 		round  = `{"type": "object", "definitions": {"a": {"$ref": "#/definitions/a"}}, "properties": {"key": {"$ref": "#/definitions/a"}, "k": {"writeOnly": true}}}`
 		parts  = `{"type": "object", "allOf": [{"properties": {"key": {"type": "string", "writeOnly": true}}}], "if": {"required": ["k"]}, "then": {"properties": {"k": {"writeOnly": true}}}}`
+		object = `{"definitions": {"all": {"type": "object", "properties": {"key": {"writeOnly": true}}}}, "allOf": [{"$ref": "#/definitions/all"}]}`
+		inPart = `{"$defs": {"a/b": {"writeOnly": true}}, "properties": {"key": {"type": "string", "anyOf": [{"type": "null"}, {"$ref": "#/$defs/a~1b"}]}, "k": {"$ref": "#/properties/key/anyOf/1"}}}`
+		inner  = `{"definitions": {"login": {"type": "object", "properties": {"user": {"writeOnly": true}}}}, "properties": {"login": {"$ref": "#/definitions/login"}, "hosts": {"type": "array"}}}`
 		deep   = `{"type": "object", "properties": {"login": {"type": "object", "writeOnly": true, "properties": {"user": {"type": "string"}}}, "hosts": {"type": "array"}}}`
 	)
 	long := `{"type": "object", "description": "` + fmt.Sprintf("%065000d", 0) + `", "properties": {"key": {"writeOnly": true}}}`
@@ -36,6 +39,9 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		"by reference, in turn":        {[]one{{refers, ""}, {plain, ""}}, "[key]", nil},
 		"in a circle":                  {[]one{{round, ""}}, "[k]", nil},
 		"in parts":                     {[]one{{parts, ""}, {plain, ""}}, "[k key]", nil},
+		"in an object referred to":     {[]one{{object, ""}, {plain, ""}}, "[key]", nil},
+		"in a part of a property":      {[]one{{inPart, ""}}, "[k key]", nil},
+		"inside of a reference":        {[]one{{inner, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", nil},
 		"in a schema too long":         {[]one{{long, ""}}, "[key]", nil},
 		"as a part of a text":          {[]one{{secret, `{"key": "x-${parameters.pass}-${parameters.salt}"}`}}, "[pass salt]", nil},
 		"as a part of an object":       {[]one{{deep, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", nil},

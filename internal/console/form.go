@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-dev/sluice/internal/jsonschema"
 )
 
 // field is an input of a form that is made from a JSON Schema.
@@ -56,7 +58,6 @@ type property struct {
 	Maximum     *json.Number               `json:"maximum"`
 	MaxLength   int                        `json:"maxLength"`
 	Format      string                     `json:"format"`
-	WriteOnly   bool                       `json:"writeOnly"`
 	Properties  map[string]json.RawMessage `json:"properties"`
 	Required    []string                   `json:"required"`
 }
@@ -73,19 +74,34 @@ const (
 
 // formOf returns the inputs for the properties of a schema. given holds what was entered before; nil if nothing was.
 func formOf(schema json.RawMessage, given url.Values) []field {
-	return fieldsOf(schema, &field{Name: parameterPrefix, Required: true}, given, 0)
+	m := maker{given: given, writeOnly: jsonschema.NewWriteOnly(parsed(schema))}
+	return m.fieldsOf(schema, &field{Name: parameterPrefix, Required: true}, 0)
+}
+
+// maker makes a form of one schema.
+type maker struct {
+	given     url.Values
+	writeOnly *jsonschema.WriteOnly
+}
+
+// parsed returns a schema to look for secrets in; nil if it is no JSON.
+func parsed(schema json.RawMessage) any {
+	document, _ := jsonschema.Decode(schema)
+	return document
 }
 
 // fieldsOf returns the inputs for the properties of a group.
-func fieldsOf(schema json.RawMessage, group *field, given url.Values, depth int) (fields []field) {
+func (m *maker) fieldsOf(schema json.RawMessage, group *field, depth int) (fields []field) {
 	var of property
 	if len(schema) == 0 || decodeLoosely(schema, &of) != nil {
 		return nil
 	}
+	secrets := m.writeOnly.Properties(parsed(schema))
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
 		// Of a group that may be left out, nothing has to be entered.
 		required := group.Required && slices.Contains(of.Required, name)
-		fields = append(fields, fieldOf(name, of.Properties[name], group, required, given, depth))
+		secret := group.Secret || slices.Contains(secrets, name)
+		fields = append(fields, m.fieldOf(name, of.Properties[name], field{Name: group.Name, Required: required, Secret: secret}, depth))
 	}
 	slices.SortStableFunc(fields, func(a, b field) int {
 		switch {
@@ -99,12 +115,15 @@ func fieldsOf(schema json.RawMessage, group *field, given url.Values, depth int)
 	return fields
 }
 
-func fieldOf(name string, schema json.RawMessage, group *field, required bool, given url.Values, depth int) field {
-	f := field{Name: group.Name + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name), Label: name, Kind: "json", Required: required}
+// fieldOf returns the input for a property of the group of which f has the name. What f says of the property holds.
+func (m *maker) fieldOf(name string, schema json.RawMessage, f field, depth int) field {
+	f.Name += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	f.Label, f.Kind = name, "json"
 	var of property
 	err := decodeLoosely(schema, &of)
-	f.Secret = group.Secret || of.WriteOnly || of.Format == "password"
-	if f.Value = given.Get(f.Name); f.Secret {
+	isGroup := of.Type == "object" && len(of.Properties) > 0 && depth < deepest
+	f.Secret = f.Secret || of.Format == "password" || !isGroup && m.writeOnly.Anywhere(parsed(schema))
+	if f.Value = m.given.Get(f.Name); f.Secret {
 		f.Value, f.Lost = "", f.Value != ""
 	}
 	if err != nil {
@@ -137,8 +156,8 @@ func fieldOf(name string, schema json.RawMessage, group *field, required bool, g
 		if of.Maximum != nil {
 			f.Maximum = of.Maximum.String()
 		}
-	case of.Type == "object" && len(of.Properties) > 0 && depth < deepest:
-		f.Kind, f.Fields = "group", fieldsOf(schema, &f, given, depth+1)
+	case isGroup:
+		f.Kind, f.Fields = "group", m.fieldsOf(schema, &f, depth+1)
 	}
 	return f
 }

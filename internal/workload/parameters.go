@@ -11,6 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/jsonschema"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -25,7 +26,7 @@ func HiddenParameters(plan *v1alpha1.WorkloadPlan) []string {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(plan.Parameters)) {
-		if schema, err := describe(plan.Parameters[name]); err == nil && schema["writeOnly"] == true {
+		if schema, err := describe(plan.Parameters[name]); err == nil && jsonschema.NewWriteOnly(schema).Is(schema) {
 			names = append(names, name)
 		}
 	}

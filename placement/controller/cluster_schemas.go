@@ -171,7 +171,7 @@ func writeOnlyPart(of osbclient.Parameters) *runtime.RawExtension {
 	if json.Unmarshal(of.Schema, &object) != nil {
 		return nil
 	}
-	part := catalog.WriteOnlyPart(object)
+	part := jsonschema.NewWriteOnly(object).Part(object)
 	if part == nil {
 		return nil
 	}
