@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 )
 
 // readyCluster creates a member cluster with some cores that answers.
@@ -158,7 +160,10 @@ func TestOperatorOfPlacement(t *testing.T) {
 		if len(instance.Annotations) > 0 {
 			t.Error("a proposal was a surprise")
 		}
-		must("rebalance", "--apply")
+		var proposals []placement.Proposal
+		if out := must("rebalance", "--apply", "-o", "json"); json.Unmarshal([]byte(out), &proposals) != nil || len(proposals) != 1 {
+			t.Errorf("the document is %s", out)
+		}
 		reload(instance)
 		if instance.Annotations[v1alpha1.AnnotationLeave] != "eu" {
 			t.Errorf("annotations are %v", instance.Annotations)

@@ -53,6 +53,9 @@ it leaves the old one. A placement policy with a rebalance section does the same
 					return err
 				}
 			}
+			if !output.forPeople() {
+				return nil
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "moving: %s; `sluice instance list` shows where they are\n", count(len(proposals), "instance"))
 			return err
 		},
