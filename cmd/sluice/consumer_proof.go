@@ -42,26 +42,22 @@ Its keys are fetched or given as those of a provider ("sluice provider add --hel
   sluice consumer add lab --did did:web:lab.example --keys lab/jwks.json --of cf/4f9e6a1c/77ab --of default`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			identified, err := identity.read(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			consumer := &v1alpha1.Consumer{
-				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Consumer"},
-				ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace},
-				Spec:       v1alpha1.ConsumerSpec{Identified: identified},
-			}
-			for _, text := range of {
-				orders, err := parseConsumer("of", text)
-				if err != nil {
-					return err
+			consumer := &v1alpha1.Consumer{ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace}}
+			err := identity.add(cmd, hub, consumer, &consumer.Spec.Identified, func(given) error {
+				consumer.Spec.Orders = nil
+				for _, text := range of {
+					orders, err := parseConsumer("of", text)
+					if err != nil {
+						return err
+					}
+					consumer.Spec.Orders = append(consumer.Spec.Orders, orders)
 				}
-				consumer.Spec.Orders = append(consumer.Spec.Orders, orders)
-			}
-			if err := applyTo(cmd, hub, consumer); err != nil {
+				return nil
+			})
+			if err != nil {
 				return fmt.Errorf("consumer %s: %w", args[0], err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "consumer %s: %s may present credentials\n", args[0], identified.DID)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "consumer %s: %s may present credentials\n", args[0], consumer.Spec.DID)
 			return err
 		},
 	}

@@ -39,20 +39,16 @@ Policies ask for the least assurance that they accept.`,
   sluice issuer add tuv --did did:web:tuv.example --type Certification --assurance certified --keys tuv-jwks.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			identified, err := identity.read(cmd.ErrOrStderr())
+			issuer := &v1alpha1.TrustedIssuer{ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace}}
+			err := identity.add(cmd, hub, issuer, &issuer.Spec.Identified, func(given) error {
+				issuer.Spec.Types, issuer.Spec.Assurance = types, assurance
+				return nil
+			})
 			if err != nil {
-				return err
-			}
-			issuer := &v1alpha1.TrustedIssuer{
-				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TrustedIssuer"},
-				ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace},
-				Spec:       v1alpha1.TrustedIssuerSpec{Identified: identified, Types: types, Assurance: assurance},
-			}
-			if err := applyTo(cmd, hub, issuer); err != nil {
 				return fmt.Errorf("trusted issuer %s: %w", args[0], err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "trusted issuer %s: what %s says in a %s counts as %s\n",
-				args[0], identified.DID, strings.Join(types, ", "), assurance)
+				args[0], issuer.Spec.DID, strings.Join(types, ", "), assurance)
 			return err
 		},
 	}

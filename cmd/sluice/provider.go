@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,30 +41,24 @@ Its keys are fetched from the host that its did:web names, and from no other, ea
 --keys gives them (the jwks.json or did.json that "sluice sd init" made), nothing is fetched.
 
 With --clusters, the provider adds clusters itself, by invitations (docs/market.md). A change of any flag ends the
-provider's tokens and open invitations.`,
+provider's tokens and open invitations.
+
+If there is such a provider already, only the given flags change it. Keys of another DID are dropped; --keys "" makes
+those of the DID be fetched again.`,
 		Example: `  sluice provider add acme --did did:web:acme.example
   sluice provider add acme --did did:web:acme.example --clusters 10 --proven
   sluice provider add lab --did did:web:lab.example --keys lab/jwks.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			identified, err := identity.read(cmd.ErrOrStderr())
-			if err != nil {
+			provider := &v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace}}
+			err := identity.add(cmd, hub, provider, &provider.Spec.Identified, func(given given) (err error) {
+				provider.Spec.Joins, err = joinsOf(provider.Spec.Joins, joins, given)
 				return err
-			}
-			provider := &v1alpha1.Provider{
-				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Provider"},
-				ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace},
-				Spec:       v1alpha1.ProviderSpec{Identified: identified},
-			}
-			if joins.AtMost > 0 {
-				provider.Spec.Joins = joins
-			} else if joins.Proven || len(joins.Types) > 0 {
-				return errors.New("--proven and --requires go with --clusters")
-			}
-			if err := applyTo(cmd, hub, provider); err != nil {
+			})
+			if err != nil {
 				return fmt.Errorf("provider %s: %w", args[0], err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "provider %s: %s may present credentials\n", args[0], identified.DID)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "provider %s: %s may present credentials\n", args[0], provider.Spec.DID)
 			return err
 		},
 	}
@@ -72,6 +67,30 @@ provider's tokens and open invitations.`,
 	cmd.Flags().BoolVar(&joins.Proven, "proven", false, "place nothing on a cluster that the provider adds until it has proven which offering the cluster is")
 	cmd.Flags().StringSliceVar(&joins.Types, "requires", nil, "types of credentials that such a cluster needs in addition to the offering's own, for instance LabelCredential; with --proven")
 	return cmd
+}
+
+// joinsOf returns before with the given flags; nil if the provider adds no clusters.
+func joinsOf(before, flags *v1alpha1.ProviderJoins, given given) (*v1alpha1.ProviderJoins, error) {
+	joins := v1alpha1.ProviderJoins{}
+	if before != nil {
+		joins = *before
+	}
+	if given("clusters") {
+		joins.AtMost = flags.AtMost
+	}
+	if joins.AtMost == 0 {
+		if flags.Proven || len(flags.Types) > 0 {
+			return nil, errors.New("--proven and --requires go with --clusters")
+		}
+		return nil, nil
+	}
+	if given("proven") {
+		joins.Proven = flags.Proven
+	}
+	if given("requires") {
+		joins.Types = flags.Types
+	}
+	return &joins, nil
 }
 
 func newProviderListCommand(hub *hubFlags) *cobra.Command {
@@ -161,9 +180,13 @@ func (f *identityFlags) bind(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("did")
 }
 
-// read reads the keys, and reports the ones that it omits.
-func (f *identityFlags) read(tell io.Writer) (v1alpha1.Identified, error) {
+// read returns the organisation as the flags name it, with the keys from before if there are none for the same DID. It
+// reports the keys that it omits.
+func (f *identityFlags) read(tell io.Writer, given given, before v1alpha1.Identified) (v1alpha1.Identified, error) {
 	identified := v1alpha1.Identified{DID: f.did}
+	if !given("keys") && before.DID == f.did {
+		identified.Keys = before.Keys
+	}
 	if f.keys == "" {
 		return identified, nil
 	}
@@ -182,6 +205,31 @@ func (f *identityFlags) read(tell io.Writer) (v1alpha1.Identified, error) {
 	return identified, nil
 }
 
+// add writes an object about the organisation to the hub. One that is there keeps what neither the flags nor change
+// change.
+func (f *identityFlags) add(cmd *cobra.Command, hub *hubFlags, object client.Object, organisation *v1alpha1.Identified, change func(given) error) error {
+	c, err := hub.client(cmd)
+	if err != nil {
+		return err
+	}
+	err = c.Get(cmd.Context(), client.ObjectKeyFromObject(object), object)
+	isNew := apierrors.IsNotFound(err)
+	if err != nil && !isNew {
+		return err
+	}
+	given := givenOf(cmd)
+	if *organisation, err = f.read(cmd.ErrOrStderr(), given, *organisation); err != nil {
+		return err
+	}
+	if err := change(given); err != nil {
+		return err
+	}
+	if isNew {
+		return c.Create(cmd.Context(), object, client.FieldOwner(fieldOwner))
+	}
+	return c.Update(cmd.Context(), object, client.FieldOwner(fieldOwner))
+}
+
 // keySource names the source of an organisation's keys.
 func keySource(i v1alpha1.Identified) string {
 	switch {
@@ -191,13 +239,4 @@ func keySource(i v1alpha1.Identified) string {
 		return "in the DID"
 	}
 	return "fetched"
-}
-
-// applyTo writes an object to the hub.
-func applyTo(cmd *cobra.Command, hub *hubFlags, object client.Object) error {
-	c, err := hub.client(cmd)
-	if err != nil {
-		return err
-	}
-	return apply(cmd.Context(), c, object)
 }

@@ -67,6 +67,32 @@ func TestOperatorOfTrust(t *testing.T) {
 			}
 		}
 	})
+	t.Run("added again, it keeps what is not given", func(t *testing.T) {
+		must("provider", "add", "lab", "--did", "did:web:provider.example", "--keys", filepath.Join(dir, "did.json"), "--clusters", "3", "--proven", "--requires", "LabelCredential")
+		must("provider", "add", "lab", "--did", "did:web:provider.example", "--clusters", "4")
+		lab := &v1alpha1.Provider{}
+		get := func() v1alpha1.ProviderSpec {
+			t.Helper()
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: h.Namespace, Name: "lab"}, lab); err != nil {
+				t.Fatal(err)
+			}
+			return lab.Spec
+		}
+		if spec := get(); spec.Keys == nil || spec.Joins == nil || spec.Joins.AtMost != 4 || !spec.Joins.Proven || len(spec.Joins.Types) != 1 {
+			t.Errorf("with more clusters it is %+v", spec)
+		}
+		must("provider", "add", "lab", "--did", "did:web:provider.example", "--keys", "", "--clusters", "0")
+		if spec := get(); spec.Keys != nil || spec.Joins != nil {
+			t.Errorf("without keys and clusters it is %+v", spec)
+		}
+		must("issuer", "add", "notary", "--did", "did:web:provider.example", "--type", "VatID", "--assurance", "notary", "--keys", filepath.Join(dir, "did.json"))
+		must("issuer", "add", "notary", "--did", "did:web:provider.example", "--type", "VatID,LeiCode", "--assurance", "notary")
+		if line := lineWith(must("issuer", "list"), "notary"); !strings.Contains(line, "given") || !strings.Contains(line, "LeiCode") {
+			t.Errorf("the issuer is %q", line)
+		}
+		must("provider", "remove", "lab")
+		must("issuer", "remove", "notary")
+	})
 	t.Run("a member cluster is cordoned and let in again", func(t *testing.T) {
 		cluster := &v1alpha1.MemberCluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "cordoned"},
