@@ -99,7 +99,7 @@ func TestMeasurementsKnowHowOftenClustersAreProbed(t *testing.T) {
 			if row.measure && (f.measure.Every != 12*time.Second || f.measure.Probes.Window != f.measureEvery || f.measure.Vantage != "fra") {
 				t.Errorf("measures %+v", f.measure)
 			}
-			if err := f.checkMeasure(); (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+			if err := f.checkMeasure(12 * time.Second); (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
 				t.Errorf("want refused for %q, got %v", row.refused, err)
 			}
 		})

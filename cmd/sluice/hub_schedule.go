@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-dev/sluice/internal/backup"
-	"github.com/sluice-dev/sluice/internal/hub"
 )
 
 // backupRetry is the longest time from a backup that failed to the next try.
@@ -39,15 +38,13 @@ func (s *backupSchedule) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&s.keep, "keep-backups", 14, "how many backups are kept; the oldest go first, 0 means all")
 }
 
-// check returns an error if the flags cannot be used with a hub.
-func (s *backupSchedule) check(h *hub.Hub, dataDir string) error {
+// check returns an error if the flags cannot be used with an embedded hub.
+func (s *backupSchedule) check(dataDir string) error {
 	switch {
 	case s.every == 0:
 		return nil
 	case s.every < time.Second || s.keep < 0:
 		return fmt.Errorf("--backup-every %s, --keep-backups %d: want at least a second, and no negative number", s.every, s.keep)
-	case !h.Embedded:
-		return errors.New("--backup-every: only an embedded hub is backed up by its own process; for a hub on a cluster, run `sluice hub backup` by cron")
 	case s.dir == "" || s.key == "":
 		return errors.New("--backup-every: needs --backup-dir and --backup-key")
 	case isBelow(s.dir, dataDir):

@@ -117,7 +117,7 @@ func TestBackupsAfterTheClockWasAhead(t *testing.T) {
 
 // TestBackupFlags: what could make no use of a backup is refused before Sluice serves.
 func TestBackupFlags(t *testing.T) {
-	h, _, dir := startHub(t)
+	dir := t.TempDir()
 	key := filepath.Join(t.TempDir(), "backup.key")
 	mustSluice(t, "hub", "key", key)
 	for _, row := range []struct {
@@ -131,7 +131,7 @@ func TestBackupFlags(t *testing.T) {
 		{backupSchedule{every: time.Hour, dir: filepath.Join(dir, "backups"), hubBackup: hubBackup{key: key}}, "would be lost with it"},
 		{backupSchedule{every: time.Hour, dir: t.TempDir(), hubBackup: hubBackup{key: key + ".none"}}, "`sluice hub key"},
 	} {
-		err := row.schedule.check(h, dir)
+		err := row.schedule.check(dir)
 		if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s %s %s: %v, want %q", row.schedule.every, row.schedule.dir, row.schedule.key, err, row.says)
 		}

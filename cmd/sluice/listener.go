@@ -43,6 +43,25 @@ func (l *listener) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&l.clientCA, "tls-client-ca", "", "CA file; clients must present a certificate that it signed")
 }
 
+// isSecure reports whether it serves HTTPS.
+func (l *listener) isSecure() bool { return l.certificate != "" || l.key != "" }
+
+// check returns an error if the flags, or the files that they name, cannot be used.
+func (l *listener) check() error {
+	if l.isSecure() {
+		if _, err := tls.LoadX509KeyPair(l.certificate, l.key); err != nil {
+			return fmt.Errorf("--tls-cert, --tls-key: %w", err)
+		}
+	} else if l.clientCA != "" {
+		return errors.New("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+	if l.clientCA == "" {
+		return nil
+	}
+	_, err := readCertificates(l.clientCA)
+	return err
+}
+
 // Start serves until ctx ends. It then lets running requests finish, for as long as a
 // platform may wait for a bind.
 func (l *listener) Start(ctx context.Context) error {
@@ -64,13 +83,11 @@ func (l *listener) Start(ctx context.Context) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	socket := callers.NewConnections(l.mostConnections).Limit(server, accepted.(*net.TCPListener))
-	if l.certificate != "" || l.key != "" {
+	if l.isSecure() {
 		if server.TLSConfig, err = l.tls(ctx); err != nil {
 			return err
 		}
 		socket = tls.NewListener(socket, server.TLSConfig)
-	} else if l.clientCA != "" {
-		return errors.New("--tls-client-ca needs --tls-cert and --tls-key")
 	}
 
 	stopped := make(chan error, 1)
@@ -106,9 +123,6 @@ func (l *listener) tls(ctx context.Context) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
 	if l.clientCA == "" {
 		return config, nil
-	}
-	if _, err := readCertificates(l.clientCA); err != nil {
-		return nil, err
 	}
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		authorities, err := readCertificates(l.clientCA)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,14 +53,26 @@ func (l *resourcesListener) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&l.key, "resources-tls-key", "", "key file of --resources-tls-cert (default: --tls-key)")
 }
 
-// add adds the listener to the manager if it has an address. filled is to be called when the inventory is filled.
-func (l *resourcesListener) add(mgr ctrl.Manager, osb *listener, platforms *broker.Platforms, inventory *placement.Inventory) (filled func(), err error) {
+// check returns an error if the flags, or the files that they name, cannot be used. What they do not name is that of the
+// listener of the OSB API.
+func (l *resourcesListener) check(osb *listener) error {
 	if l.address == "" {
-		return func() {}, nil
+		return nil
 	}
 	l.certificate, l.key = cmp.Or(l.certificate, osb.certificate), cmp.Or(l.key, osb.key)
 	if l.certificate == "" || l.key == "" {
-		return nil, errors.New("--resources-listen needs --resources-tls-cert and --resources-tls-key, because tokens are sent to it")
+		return errors.New("--resources-listen needs --resources-tls-cert and --resources-tls-key, because tokens are sent to it")
+	}
+	if _, err := tls.LoadX509KeyPair(l.certificate, l.key); err != nil {
+		return fmt.Errorf("--resources-tls-cert, --resources-tls-key: %w", err)
+	}
+	return nil
+}
+
+// add adds the listener to the manager if it has an address. filled is to be called when the inventory is filled.
+func (l *resourcesListener) add(mgr ctrl.Manager, platforms *broker.Platforms, inventory *placement.Inventory) (filled func(), err error) {
+	if l.address == "" {
+		return func() {}, nil
 	}
 	l.authenticate, l.inventory, l.filled = platforms.Guarded(clock.RealClock{}), inventory, make(chan struct{})
 	l.logged = &rate.Sometimes{First: refusalsLogged, Interval: time.Second}

@@ -62,6 +62,7 @@ type serveFlags struct {
 	mostJournals                   int
 	keepUsage                      time.Duration
 	scorer, forecast               external.Options
+	prepared                       prepared
 	leaseDuration                  time.Duration
 	lease                          *lease.Lease // nil with an embedded hub
 	// hold returns why nothing may be removed that the hub does not know; nil if it was not restored.
@@ -126,6 +127,10 @@ password, in platforms.yaml of the data folder.`,
 // serve runs until the context ends or something that it needs fails.
 func (f *serveFlags) serve(ctx context.Context) error {
 	logger := f.log.logger()
+	var err error
+	if f.prepared, err = f.prepare(); err != nil {
+		return err
+	}
 	shutdownTracing, err := startTracing(ctx)
 	if err != nil {
 		return err
@@ -158,8 +163,8 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if f.platforms == "" || f.keyset == "" {
 		return fmt.Errorf("--platforms and --keyset are needed when a cluster is the hub")
 	}
-	if err := f.backups.check(h, f.dataDir); err != nil {
-		return err
+	if f.backups.every != 0 && !h.Embedded {
+		return errors.New("--backup-every: only an embedded hub is backed up by its own process; for a hub on a cluster, run `sluice hub backup` by cron")
 	}
 	all, err := f.assemble(ctx, h, logger)
 	if err != nil {
@@ -277,9 +282,6 @@ const leaseName = "sluice"
 // elect makes the replicas elect a leader, and keeps the controllers of the others from
 // writing.
 func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
-	if f.leaseDuration < 2*time.Second || f.leaseDuration%time.Second != 0 {
-		return fmt.Errorf("--lease-duration %s: want whole seconds, at least two", f.leaseDuration)
-	}
 	durations := lease.Of(f.leaseDuration)
 	if f.lease, err = lease.New(h.Config, h.Namespace, leaseName, durations); err != nil {
 		return fmt.Errorf("set up the election of a leader: %w", err)

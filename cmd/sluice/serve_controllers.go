@@ -25,13 +25,10 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/seal"
-	"github.com/sluice-dev/sluice/internal/secretfile"
-	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/controller"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/elastic"
-	"github.com/sluice-dev/sluice/placement/external"
 	"github.com/sluice-dev/sluice/placement/gauges"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
@@ -48,21 +45,11 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return err
 	}
 	connections := &member.Connections{Reader: reader, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence, AllowAddresses: f.joinAddresses}
-	charts, err := f.charts.open()
-	if err != nil {
-		return err
-	}
-	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace, Charts: kept, Archives: charts}).SetupWithManager(mgr); err != nil {
+	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace, Charts: kept, Archives: f.prepared.charts}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
 	brokers := &osbclient.Brokers{Members: connections}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, ProbeAddresses: f.trust.probes.GetSlice(), Charts: kept}
-	var scorer controller.Scorer
-	if f.scorer.URL != "" {
-		if scorer, err = external.NewScorer(f.scorer); err != nil {
-			return err
-		}
-	}
 	recorder := journal.NewRecorder(served.Names)
 	f.trust.recorder = recorder
 	if err := metrics.Registry.Register(recorder); err != nil {
@@ -79,18 +66,14 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return fmt.Errorf("set up the metrics of what the hub has: %w", err)
 	}
 	inventory := sold.Inventory
-	filled, err := f.resources.add(mgr, &f.listener, platforms, inventory)
+	filled, err := f.resources.add(mgr, platforms, inventory)
 	if err != nil {
 		return err
 	}
 	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Filled: sold.filled, Leadership: f.leadership(),
 	}
-	if f.forecast.URL != "" {
-		forecaster, err := external.NewForecaster(f.forecast)
-		if err != nil {
-			return fmt.Errorf("--forecast-url: %w", err)
-		}
+	if forecaster := f.prepared.forecaster; forecaster != nil {
 		if err := mgr.Add(forecaster); err != nil {
 			return fmt.Errorf("set up the forecaster: %w", err)
 		}
@@ -108,17 +91,13 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := mgr.Add(&rebalance.Controller{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served}); err != nil {
 		return fmt.Errorf("set up rebalancing: %w", err)
 	}
-	target, err := f.target()
-	if err != nil {
-		return err
-	}
 	if err := controller.SetupWithManager(mgr, controller.Options{
-		Recorder: recorder, Inventory: inventory, Filled: sync.OnceFunc(func() { sold.fill(); filled() }), Target: target,
-		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
+		Recorder: recorder, Inventory: inventory, Filled: sync.OnceFunc(func() { sold.fill(); filled() }), Target: f.prepared.target,
+		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: f.prepared.scorer, Promises: growing, Keys: keys,
 		Namespace: h.Namespace, HubID: h.ID, Hold: f.hold, Leadership: f.leadership(), Catalog: served, Connections: connections, Brokers: brokers,
 		Drivers: map[string]delivery.Driver{
 			v1alpha1.DriverKube: driver,
-			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts, Members: members},
+			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.prepared.charts, Members: members},
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
 			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
 		},
@@ -192,16 +171,4 @@ func (f *serveFlags) addBackups(mgr ctrl.Manager, h *hub.Hub) error {
 	s := &f.backups
 	s.config, s.keyset, s.platforms, s.logger = h.Config, f.keyset, f.platforms, slog.Default()
 	return errors.Join(s.register(metrics.Registry), mgr.Add(s))
-}
-
-// target returns the place for backups of --backup-target; nil if there is none.
-func (f *serveFlags) target() (controller.Target, error) {
-	if f.backupTarget == "" {
-		return nil, nil
-	}
-	file, err := secretfile.Open("the backup target", f.backupTarget, workload.ParseTarget)
-	if err != nil {
-		return nil, fmt.Errorf("--backup-target: %w", err)
-	}
-	return file, nil
 }

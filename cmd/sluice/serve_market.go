@@ -38,7 +38,7 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	if err != nil {
 		return nil, fmt.Errorf("connect to the hub: %w", err)
 	}
-	described, err := f.trust.assemble(mgr, h, keys, everywhere)
+	described, err := f.trust.assemble(mgr, h, keys, everywhere, f.prepared)
 	if err != nil {
 		return nil, fmt.Errorf("set up self-descriptions: %w", err)
 	}

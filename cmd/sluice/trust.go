@@ -85,24 +85,26 @@ func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
 
 // probed returns the receiver of the probes of member clusters, each of which is probed
 // once in every; nil if nothing is measured.
-// if nothing is measured.
 func (f *trustFlags) probed(every time.Duration) func(string, time.Time, time.Duration, error) {
-	if f.vantage == "" || f.publicURL == "" {
+	if !f.measures() {
 		return nil
 	}
 	f.measure = controller.Measure{Probes: &controller.Probes{Window: f.measureEvery}, Every: every, Vantage: f.vantage}
 	return f.measure.Probes.Probed
 }
 
+// measures reports whether this broker measures member clusters.
+func (f *trustFlags) measures() bool { return f.vantage != "" && f.publicURL != "" }
+
 // leastProbes is the least number of probes for which a window is meaningful.
 const leastProbes = 10
 
-// checkMeasure refuses windows that are too short for a measurement.
-func (f *trustFlags) checkMeasure() error {
+// checkMeasure refuses windows that are too short for a measurement by one probe in every.
+func (f *trustFlags) checkMeasure(every time.Duration) error {
 	if f.measureEvery < time.Minute {
 		return fmt.Errorf("--measure-window %s: want at least a minute", f.measureEvery)
 	}
-	if least := leastProbes * f.measure.Every; f.measureEvery < least {
+	if least := leastProbes * every; f.measures() && f.measureEvery < least {
 		return fmt.Errorf("--measure-window %s: want at least %s, the time of %d probes by --probe-every", f.measureEvery, least, leastProbes)
 	}
 	return nil
@@ -110,18 +112,7 @@ func (f *trustFlags) checkMeasure() error {
 
 // assemble adds self-descriptions to the manager, and returns the options of their server. everywhere writes on all
 // replicas.
-func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, everywhere client.Client) (o server.Options, err error) {
-	name, err := f.name()
-	if err != nil {
-		return o, err
-	}
-	if err := f.checkMeasure(); err != nil {
-		return o, err
-	}
-	organisation, err := f.organisation(name)
-	if err != nil {
-		return o, err
-	}
+func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, everywhere client.Client, p prepared) (o server.Options, err error) {
 	book := &trust.Book{}
 	beside := func(known func(string) bool) func(string) bool {
 		return func(host string) bool { return slices.Contains(f.hosts, host) || known(host) }
@@ -130,10 +121,10 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, e
 	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: beside(book.Hosts)}
 	statuses := &trust.Statuses{Client: fetch, Hosts: beside(book.ListHosts), Clock: clock.RealClock{}}
 	err = controller.SetupWithManager(mgr, controller.Options{
-		Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
-		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: f.measure, Recorder: f.recorder,
+		Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: p.did, Seal: keys,
+		RotateEvery: f.rotateEvery, Organisation: p.runBy, Measure: f.measure, Recorder: f.recorder,
 	})
 	return server.Options{
-		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
+		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, DID: p.did, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
 	}, err
 }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/internal/charts/store"
+	"github.com/sluice-dev/sluice/internal/secretfile"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/controller"
+	"github.com/sluice-dev/sluice/placement/external"
+	"github.com/sluice-dev/sluice/selfdescription/draft"
+)
+
+// prepared are the parts of `sluice serve` that are made of its flags alone.
+type prepared struct {
+	scorer     controller.Scorer    // nil without --scorer-url
+	forecaster *external.Forecaster // nil without --forecast-url
+	charts     *store.Store         // nil without --charts
+	target     controller.Target    // nil without --backup-target
+	did        string               // of the broker; "" without --public-url
+	runBy      *draft.Draft         // nil without --describe
+}
+
+// prepare checks the flags, and the files that they name, so that nothing has started if one is wrong.
+func (f *serveFlags) prepare() (p prepared, err error) {
+	if f.scorer.URL != "" {
+		if p.scorer, err = external.NewScorer(f.scorer); err != nil {
+			return p, fmt.Errorf("--scorer-url: %w", err)
+		}
+	}
+	if f.forecast.URL != "" {
+		if p.forecaster, err = external.NewForecaster(f.forecast); err != nil {
+			return p, fmt.Errorf("--forecast-url: %w", err)
+		}
+	}
+	if p.charts, err = f.charts.open(); err != nil {
+		return p, err
+	}
+	if f.backupTarget != "" {
+		if p.target, err = secretfile.Open("the backup target", f.backupTarget, workload.ParseTarget); err != nil {
+			return p, fmt.Errorf("--backup-target: %w", err)
+		}
+	}
+	if p.did, err = f.trust.name(); err != nil {
+		return p, err
+	}
+	if p.runBy, err = f.trust.organisation(p.did); err != nil {
+		return p, err
+	}
+	if f.platforms != "" {
+		if _, err := broker.LoadPlatforms(f.platforms); err != nil {
+			return p, fmt.Errorf("--platforms: %w", err)
+		}
+	}
+	if f.leaseDuration < 2*time.Second || f.leaseDuration%time.Second != 0 {
+		return p, fmt.Errorf("--lease-duration %s: want whole seconds, at least two", f.leaseDuration)
+	}
+	return p, errors.Join(f.trust.checkMeasure(f.probeEvery), f.backups.check(f.dataDir), f.listener.check(), f.resources.check(&f.listener))
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestServeStartsNothingWithWrongFlags: what is wrong with a flag, or with the file that it names, is said before the hub
+// starts.
+func TestServeStartsNothingWithWrongFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("- {"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, says := range map[string]string{
+		"--scorer-url ftp://scorer.example":                               "--scorer-url: the scorer: its URL: want https://HOST/PATH",
+		"--scorer-url https://scorer.example":                             "needs a token file",
+		"--forecast-url https://forecast.example":                         "--forecast-url: the forecaster: ",
+		"--chart-registry charts.example":                                 "--chart-registry: --charts is needed",
+		"--backup-target " + file:                                         "--backup-target: ",
+		"--public-url http://broker.example":                              "--public-url ",
+		"--describe " + file:                                              "--describe ",
+		"--platforms " + file + ".none":                                   "--platforms: ",
+		"--lease-duration 1500ms":                                         "--lease-duration 1.5s: want whole seconds",
+		"--measure-window 1s":                                             "--measure-window 1s: want at least a minute",
+		"--backup-every 1h":                                               "--backup-every: needs --backup-dir and --backup-key",
+		"--tls-cert " + file + " --tls-key " + file:                       "--tls-cert, --tls-key: ",
+		"--tls-client-ca " + file:                                         "--tls-client-ca needs --tls-cert and --tls-key",
+		"--resources-listen 127.0.0.1:0":                                  "--resources-listen needs ",
+		"--resources-listen :0 --tls-cert " + file + " --tls-key " + file: "--tls-cert",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			_, err := sluice(t, append([]string{"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "0"}, strings.Fields(flags)...)...)
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+			if _, err := os.Stat(dir); err == nil {
+				t.Error("the hub has started")
+			}
+		})
+	}
+}
