@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -277,7 +278,7 @@ func describeDecision(d *details, decision *v1alpha1.Decision) {
 	if decision.Workload != nil {
 		d.line("Workload", "%s", buysWorkload(decision.Workload))
 	}
-	for _, p := range decision.Exposed {
+	for _, p := range workload.Exposed(decision) {
 		d.line("Public", "%s, port %d", p.Name, p.Port)
 	}
 	d.line("Considered", "%s", count(int(decision.Considered), "cluster"))

@@ -55,8 +55,7 @@ func Exposing(ports []v1alpha1.ExposedPort) *v1alpha1.WorkloadPlan {
 }
 
 // PlanOf returns what Sluice applies in the namespace of an instance by a decision: its workload, or what makes the
-// consumer's own pods public; nil if there is neither. Exposed ports with names of Sluice's own, which earlier
-// versions took, are left out: their NetworkPolicies would replace Sluice's.
+// consumer's own pods public; nil if there is neither.
 func PlanOf(d *v1alpha1.Decision) *v1alpha1.WorkloadPlan {
 	switch {
 	case d == nil:
@@ -64,11 +63,16 @@ func PlanOf(d *v1alpha1.Decision) *v1alpha1.WorkloadPlan {
 	case d.Workload != nil:
 		return d.Workload
 	}
-	ports := slices.DeleteFunc(slices.Clone(d.Exposed), func(p v1alpha1.ExposedPort) bool { return isOwnName(p.Name) })
-	if len(ports) == 0 {
-		return nil
+	if ports := Exposed(d); len(ports) > 0 {
+		return Exposing(ports)
 	}
-	return Exposing(ports)
+	return nil
+}
+
+// Exposed returns the ports of the consumer's own pods that are public by a decision. Those with names of Sluice's own,
+// which earlier versions took, are left out: their NetworkPolicies would replace Sluice's.
+func Exposed(d *v1alpha1.Decision) []v1alpha1.ExposedPort {
+	return slices.DeleteFunc(slices.Clone(d.Exposed), func(p v1alpha1.ExposedPort) bool { return isOwnName(p.Name) })
 }
 
 // notOwnNames refuses exposed ports with names of Sluice's own. Names of other components are those of objects, see
