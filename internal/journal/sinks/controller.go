@@ -34,6 +34,9 @@ const (
 // keyEvery is the time between two looks at whether the Secret of a sink has another key.
 const keyEvery = time.Minute
 
+// refusedEvery is that time while the Secret cannot be used. The sink gets no events until then, so it is short.
+const refusedEvery = 5 * time.Second
+
 // Controller sends events to the EventSinks of the hub while this replica leads.
 type Controller struct {
 	// Client of the hub; its reads may come from a cache.
@@ -101,6 +104,9 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if sink.Spec.Key.SecretName == "" {
 		return reconcile.Result{}, nil
+	}
+	if invalid != nil {
+		return reconcile.Result{RequeueAfter: refusedEvery}, nil
 	}
 	return reconcile.Result{RequeueAfter: keyEvery}, nil
 }

@@ -49,8 +49,8 @@ type world struct {
 	namespace string
 	journals  *journal.Journals
 	keys      *seal.Keyset
-	secrets   error  // of each read of a Secret; nil for the hub's answer
-	stop      func() // of the deliveries
+	secrets   func(*corev1.Secret) error // answers reads of Secrets; nil for the hub's answer
+	stop      func()                     // of the deliveries
 }
 
 func newWorld(t testing.TB) *world {
@@ -94,15 +94,15 @@ func (w *world) deliver() {
 	})
 }
 
-// liveReader reads from a hub that may refuse to show Secrets.
+// liveReader reads from a hub of which another one may answer for the Secrets.
 type liveReader struct {
 	client.Reader
-	secrets error
+	secrets func(*corev1.Secret) error
 }
 
 func (r liveReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	if _, ok := o.(*corev1.Secret); ok && r.secrets != nil {
-		return r.secrets
+	if secret, ok := o.(*corev1.Secret); ok && r.secrets != nil {
+		return r.secrets(secret)
 	}
 	return r.Reader.Get(ctx, key, o, options...)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,13 +293,42 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+var errForbidden = apierrors.NewForbidden(corev1.Resource("secrets"), "key-of-sink", errors.New("no rule"))
+
+// TestSecretRefusedOnce: a sink of which the Secret was refused once is delivered to again within seconds.
+func TestSecretRefusedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l, sink := w.listen(nil)
+	w.is(sink, metav1.ConditionTrue, "accepts")
+	w.stop()
+	var asked atomic.Int32
+	w.secrets = func(s *corev1.Secret) error {
+		if asked.Add(1) == 1 {
+			return errForbidden
+		}
+		s.Data = map[string][]byte{sinks.SecretKey: []byte(l.key)}
+		return nil
+	}
+	w.deliver()
+	sink.Spec.Key = v1alpha1.EventSinkKey{SecretName: "key-of-sink"}
+	w.must(w.hub.Update(t.Context(), sink))
+	w.is(sink, metav1.ConditionFalse, "which Sluice may not read")
+	refused := time.Now()
+	w.order("cf", "one")
+	w.gets(l, instance("one", "ordered")...)
+	if took := time.Since(refused); took > 30*time.Second {
+		t.Errorf("nothing was delivered for %s", took)
+	}
+}
+
 // TestUnreadableSecret: a sink of which the key is in a Secret that Sluice cannot read says so, and what to do about it, also
 // if it was ready before.
 func TestUnreadableSecret(t *testing.T) {
 	t.Parallel()
-	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "key-of-sink", errors.New("no rule"))
+	forbidden := func(*corev1.Secret) error { return errForbidden }
 	for name, one := range map[string]struct {
-		secrets error
+		secrets func(*corev1.Secret) error
 		says    string
 	}{
 		"none on an embedded hub": {nil, "this hub has no Secrets, so the key of Secret key-of-sink is to be given again: `sluice sink add sink --key-file FILE`"},
