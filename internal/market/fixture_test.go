@@ -152,7 +152,8 @@ type request struct {
 	header                   map[string]string
 }
 
-// send sends a request, checks that the answer is one that the description has, and decodes it.
+// send sends a request, checks that the answer is one that the description has, and so is the request if it is accepted,
+// and decodes the answer.
 func (w *world) send(q request, into any) *http.Response {
 	w.Helper()
 	r := httptest.NewRequestWithContext(w.Context(), q.method, q.path, strings.NewReader(q.body))
@@ -169,6 +170,9 @@ func (w *world) send(q request, into any) *http.Response {
 	must(w.T, err)
 	if why := w.described.judge(q.method, r.URL.Path, answer, body); why != "" {
 		w.Errorf("%s %s is answered %d, %s: %s", q.method, q.path, answer.StatusCode, body, why)
+	}
+	if why := w.described.accepts(r, q.body); why != "" && answer.StatusCode < http.StatusBadRequest {
+		w.Errorf("%s %s with %s is accepted: %s", q.method, q.path, q.body, why)
 	}
 	if into != nil {
 		if err := json.Unmarshal(body, into); err != nil {
@@ -189,11 +193,23 @@ func (w *world) refused(q request, status int, why string) *http.Response {
 	return answer
 }
 
+// parameter of an operation.
+type parameter struct {
+	Name string `json:"name"`
+	In   string `json:"in"`
+}
+
 // description is the OpenAPI document. The schemas of OpenAPI 3.1 are JSON Schemas (OAS 3.1.0, 4.8.24), so the checker
 // of the product's own schemas checks answers too.
 type description struct {
 	Paths map[string]map[string]struct {
-		Security  []map[string][]string `json:"security"`
+		Security   []map[string][]string `json:"security"`
+		Parameters []parameter           `json:"parameters"`
+		Body       struct {
+			Content map[string]struct {
+				Schema json.RawMessage `json:"schema"`
+			} `json:"content"`
+		} `json:"requestBody"`
 		Responses map[string]struct {
 			Content map[string]struct {
 				Schema json.RawMessage `json:"schema"`
@@ -250,6 +266,20 @@ func (d *description) judge(method, path string, answer *http.Response, body []b
 		return ""
 	}
 	return d.check(content.Schema, body)
+}
+
+// accepts returns why a request that was accepted is not as it is described, or "".
+func (d *description) accepts(r *http.Request, body string) string {
+	operation := d.Paths[d.template(r.URL.Path)][strings.ToLower(r.Method)]
+	for name := range r.URL.Query() {
+		if !slices.ContainsFunc(operation.Parameters, func(p parameter) bool { return p.In == "query" && p.Name == name }) {
+			return "the parameter " + name + " is not described"
+		}
+	}
+	if content, there := operation.Body.Content["application/json"]; there {
+		return d.check(content.Schema, []byte(body))
+	}
+	return ""
 }
 
 // check returns why a body does not have a schema, or "".

@@ -104,14 +104,22 @@ func TestWhoMayCallWhat(t *testing.T) {
 			t.Errorf("%s: %+v, %v", policy, stored.Spec, err)
 		}
 	}
+	described := rolesOf(t)
 	for _, route := range routes {
 		var want []string
+		if _, there := described[route.method+" "+route.path]; !there {
+			t.Errorf("%s %s is not described", route.method, route.path)
+		}
 		for _, role := range route.roles {
 			want = append(want, string(role))
 		}
-		got := slices.Sorted(slices.Values(rolesOf(t)[route.method+" "+route.path]))
+		got := slices.Sorted(slices.Values(described[route.method+" "+route.path]))
 		if slices.Sort(want); !slices.Equal(got, want) {
 			t.Errorf("%s %s is for %v, and described for %v", route.method, route.path, want, got)
 		}
+		delete(described, route.method+" "+route.path)
+	}
+	if len(described) > 0 {
+		t.Errorf("described, and not there: %v", described)
 	}
 }
