@@ -176,13 +176,13 @@ func planMetadata(p *catalog.Plan, facts *catalog.Facts, hub string) any {
 		metadata["costs"] = costs(p.Costs)
 	}
 	if p.Withdrawn {
-		metadata["withdrawn"] = true
+		metadata[v1alpha1.MetadataWithdrawn] = true
 	}
 	if facts != nil {
-		metadata["selfDescriptions"] = facts.SelfDescriptions
-		metadata["proven"] = provenBody{facts.EveryCluster, facts.Countries, facts.LabelLevels}
+		metadata[v1alpha1.MetadataSelfDescriptions] = facts.SelfDescriptions
+		metadata[v1alpha1.MetadataProven] = provenBody{facts.EveryCluster, facts.Countries, facts.LabelLevels}
 	}
-	metadata[osbclient.MetadataSluice] = osbclient.Chain{Hub: hub, Behind: p.Behind.Hubs, Depth: p.Behind.Depth + 1}
+	metadata[v1alpha1.MetadataSluice] = osbclient.Chain{Hub: hub, Behind: p.Behind.Hubs, Depth: p.Behind.Depth + 1}
 	return metadata
 }
 

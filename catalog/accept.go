@@ -110,8 +110,8 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 		if j == i || other == nil {
 			continue
 		}
-		if message := collision(spec, other, served[i]); message != "" {
-			return verdict{reason: ReasonConflict, message: message}, nil
+		if c := CollisionOf(spec, other, served[i]); c != nil {
+			return verdict{reason: ReasonConflict, message: c.Message}, nil
 		}
 	}
 	if before := served[i]; before != nil {

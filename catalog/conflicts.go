@@ -7,33 +7,44 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// collision describes the id or name that two offerings both claim; "" if there is none. An id is unique in the whole
-// catalog (OSB 2.17, "Service Offering Object" and "Service Plan Object"). Before is served now, or nil: what it shares with
-// the other stays, because neither of them can change its ids any more.
-func collision(spec, other, before *v1alpha1.ServiceOfferingSpec) string {
+// Collision is an id or a name that two offerings claim.
+type Collision struct {
+	// Field of the offering that may not have it: id, name or plans.id.
+	Field, Value string
+	// Message says which offering, or which plan of it, has it.
+	Message string
+}
+
+// CollisionOf returns the first id or name of an offering that another one has; nil if there is none. An id is unique in
+// the whole catalog (OSB 2.17, "Service Offering Object" and "Service Plan Object"). Before is served now, or nil: what it
+// shares with the other stays, because neither of them can change its ids any more.
+func CollisionOf(spec, other, before *v1alpha1.ServiceOfferingSpec) *Collision {
+	taken := func(field, value, format string, args ...any) *Collision {
+		return &Collision{field, value, fmt.Sprintf(format, args...)}
+	}
 	if spec.ID == other.ID {
-		return fmt.Sprintf("the id %q is taken by service offering %s", spec.ID, other.Name)
+		return taken("id", spec.ID, "the id %q is taken by service offering %s", spec.ID, other.Name)
 	}
 	if spec.Name == other.Name {
-		return fmt.Sprintf("the name %q is taken by service offering %s", spec.Name, other.ID)
+		return taken("name", spec.Name, "the name %q is taken by service offering %s", spec.Name, other.ID)
 	}
 	for i := range other.Plans {
 		if spec.ID == other.Plans[i].ID && before == nil {
-			return fmt.Sprintf("the id %q is taken by plan %s of service offering %s", spec.ID, other.Plans[i].Name, other.Name)
+			return taken("id", spec.ID, "the id %q is taken by plan %s of service offering %s", spec.ID, other.Plans[i].Name, other.Name)
 		}
 	}
 	for i := range spec.Plans {
 		if spec.Plans[i].ID == other.ID && !before.HasPlan(other.ID) {
-			return fmt.Sprintf("the id %q of plan %s is taken by service offering %s", other.ID, spec.Plans[i].Name, other.Name)
+			return taken("plans.id", other.ID, "the id %q of plan %s is taken by service offering %s", other.ID, spec.Plans[i].Name, other.Name)
 		}
 		for k := range other.Plans {
 			if spec.Plans[i].ID == other.Plans[k].ID {
-				return fmt.Sprintf("the id %q of plan %s is taken by plan %s of service offering %s",
+				return taken("plans.id", spec.Plans[i].ID, "the id %q of plan %s is taken by plan %s of service offering %s",
 					spec.Plans[i].ID, spec.Plans[i].Name, other.Plans[k].Name, other.Name)
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // change returns the reason why an offering must not change from before to after, or "". A

@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// brokersOwn are the members of a plan's metadata that only the broker states: what is proven, where an order can come to,
-// and that nobody offers the plan any more.
-var brokersOwn = []string{"proven", "selfDescriptions", "sluice", "withdrawn"}
+// brokersOwn are the members of a plan's metadata that only the broker states.
+var brokersOwn = []string{v1alpha1.MetadataProven, v1alpha1.MetadataSelfDescriptions, v1alpha1.MetadataSluice, v1alpha1.MetadataWithdrawn}
 
 // OwnMetadata returns the metadata that the author of the plan has written, without what only the broker may state.
 func (p *Plan) OwnMetadata() map[string]json.RawMessage {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
@@ -275,11 +276,11 @@ func (c *call) decode(most int64, into any) error {
 // and it has not too many.
 func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error {
 	count, size := 1, sizeOf(spec)
-	plans := map[string]bool{}
-	for i := range spec.Plans {
-		plans[spec.Plans[i].ID] = true
+	var before *v1alpha1.ServiceOfferingSpec
+	if f.ServiceOffering != nil {
+		before = f.Status.Accepted
 	}
-	if plans[spec.ID] && !f.serves(spec.ID) {
+	if spec.HasPlan(spec.ID) && !before.HasPlan(spec.ID) {
 		return badRequest("plans.id: %q is the offering's.", spec.ID)
 	}
 	for i := range f.all {
@@ -290,22 +291,8 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 		if other.Spec.Provider == provider {
 			count, size = count+1, size+sizeOf(&other.Spec)
 		}
-		taken := func(field, value string) error {
-			return &Error{Status: http.StatusConflict, Code: "Conflict", Description: fmt.Sprintf("%s: %q is another offering's.", field, value)}
-		}
-		if other.Spec.Name == spec.Name {
-			return taken("name", spec.Name)
-		}
-		if plans[other.Spec.ID] && !f.serves(other.Spec.ID) {
-			return taken("plans.id", other.Spec.ID)
-		}
-		for j := range other.Spec.Plans {
-			switch id := other.Spec.Plans[j].ID; {
-			case plans[id]:
-				return taken("plans.id", id)
-			case id == spec.ID && f.ServiceOffering == nil:
-				return taken("id", id)
-			}
+		if c := catalog.CollisionOf(spec, &other.Spec, before); c != nil {
+			return &Error{Status: http.StatusConflict, Code: "Conflict", Description: fmt.Sprintf("%s: %q is another offering's.", c.Field, c.Value)}
 		}
 	}
 	if count > maxOfferings || size > maxOfferingBytes {
@@ -313,11 +300,6 @@ func (f found) admits(provider string, spec *v1alpha1.ServiceOfferingSpec) error
 			Description: fmt.Sprintf("%s would have %d offerings of %d bytes together; at most %d and %d are allowed.", provider, count, size, maxOfferings, maxOfferingBytes)}
 	}
 	return nil
-}
-
-// serves reports whether the offering that is there has a plan with an id, which it may keep.
-func (f found) serves(plan string) bool {
-	return f.ServiceOffering != nil && f.Status.Accepted.HasPlan(plan)
 }
 
 func sizeOf(spec *v1alpha1.ServiceOfferingSpec) int {

@@ -6,11 +6,9 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
-
-// MetadataSluice is the name of a plan's metadata that hold its Chain. Only Sluices have it.
-const MetadataSluice = "sluice"
 
 // maxBehind is the greatest number of hubs behind a broker, and maxDepth of Sluices in a row, that are believed.
 const maxBehind, maxDepth = 64, 1 << 10
@@ -32,10 +30,10 @@ var hubID = regexp.MustCompile(`^[0-9A-Za-z._~-]{1,64}$`)
 // is no Sluice, or nothing that can be believed.
 func (p *Plan) Chain() (chain Chain, ok bool) {
 	var metadata map[string]json.RawMessage
-	if json.Unmarshal(p.Metadata, &metadata) != nil || metadata[MetadataSluice] == nil {
+	if json.Unmarshal(p.Metadata, &metadata) != nil || metadata[v1alpha1.MetadataSluice] == nil {
 		return Chain{}, false
 	}
-	err := strictjson.Decode(bytes.NewReader(metadata[MetadataSluice]), strictjson.Limits{Bytes: 8 << 10, Depth: 4, Object: true}, &chain)
+	err := strictjson.Decode(bytes.NewReader(metadata[v1alpha1.MetadataSluice]), strictjson.Limits{Bytes: 8 << 10, Depth: 4, Object: true}, &chain)
 	if err != nil || !hubID.MatchString(chain.Hub) || len(chain.Behind) > maxBehind || chain.Depth < 1 || chain.Depth > maxDepth ||
 		slices.ContainsFunc(chain.Behind, func(id string) bool { return !hubID.MatchString(id) }) {
 		return Chain{}, false
