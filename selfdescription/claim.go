@@ -43,6 +43,7 @@ const (
 	ClaimDataPlaneUptime      = "dataPlane.uptime.ratio"             // 0 to 1, of a probe on the cluster
 	ClaimDataPlaneLatency     = "dataPlane.latency.p95Ms"            // milliseconds, of the probe
 	ClaimDataPlaneThroughput  = "dataPlane.throughput.mbitPerSecond" // median of transfers to the probe
+	ClaimDataPlanePodStart    = "dataPlane.podStart.p95Ms"           // milliseconds, until a new pod of the probe answers
 )
 
 // Claim is a verified statement about a member cluster or its provider, or about a consumer.

@@ -235,6 +235,9 @@ func (a *admission) measurements() []Claim {
 	if rate, ok := member(there["throughput"], "mbitPerSecond"); ok {
 		list = append(list, a.claim(ClaimDataPlaneThroughput, formatNumber(rate), last))
 	}
+	if p95, ok := member(there["podStart"], "p95Ms"); ok {
+		list = append(list, a.claim(ClaimDataPlanePodStart, formatNumber(p95), last))
+	}
 	return list
 }
 

@@ -138,10 +138,10 @@ func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
 			m := measurement(offeringID)
 			m["dataPlane"] = object{
 				"uptime": object{"ratio": 0.98, "probes": 8600}, "latency": object{"p50Ms": 12, "p95Ms": 31.5, "p99Ms": 44, "vantage": "fra"},
-				"throughput": object{"mbitPerSecond": 412.5, "transfers": 144},
+				"throughput": object{"mbitPerSecond": 412.5, "transfers": 144}, "podStart": object{"p50Ms": 2100, "p95Ms": 4850, "starts": 24},
 			}
 			d.more = append(d.more, d.issue(t, broker, document(m)))
-		}, []string{"dataPlane.latency.p95Ms=31.5 measured", "dataPlane.throughput.mbitPerSecond=412.5 measured", "dataPlane.uptime.ratio=0.98 measured",
+		}, []string{"dataPlane.latency.p95Ms=31.5 measured", "dataPlane.podStart.p95Ms=4850 measured", "dataPlane.throughput.mbitPerSecond=412.5 measured", "dataPlane.uptime.ratio=0.98 measured",
 			"latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
 		{"a measurement of a probe to which nothing was transferred", func(t *testing.T, d *dossier) {
 			m := measurement(offeringID)

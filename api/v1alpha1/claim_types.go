@@ -48,10 +48,12 @@ const (
 	ClaimDataPlaneLatency = "dataPlane.latency.p95Ms"
 	// ClaimDataPlaneThroughput is the median rate of transfers to it, in Mbit/s.
 	ClaimDataPlaneThroughput = "dataPlane.throughput.mbitPerSecond"
+	// ClaimDataPlanePodStart is the 95th percentile of the time until a new pod of it has answered, in milliseconds.
+	ClaimDataPlanePodStart = "dataPlane.podStart.p95Ms"
 )
 
 // MeasuredClaims are the names of the claims about facts that Sluice measures, repeatedly.
-var MeasuredClaims = []string{ClaimUptime, ClaimLatency, ClaimDataPlaneUptime, ClaimDataPlaneLatency, ClaimDataPlaneThroughput}
+var MeasuredClaims = []string{ClaimUptime, ClaimLatency, ClaimDataPlaneUptime, ClaimDataPlaneLatency, ClaimDataPlaneThroughput, ClaimDataPlanePodStart}
 
 // Claim is one verified statement about a member cluster or its provider, or about a consumer. A claim with
 // several values (certifications, countries) is stored as several Claims.

@@ -104,6 +104,8 @@ const (
 	LabelMeasure = "sluice.dev/measure"
 	// ProbeSecret is the name of the workload's secret by which a probe authenticates.
 	ProbeSecret = "token"
+	// ProbeStart is the name of the parameter of a probe's workload that Sluice changes for each new pod of it.
+	ProbeStart = "start"
 	// PlatformSelf is the platform of the instances that Sluice itself owns.
 	PlatformSelf = "sluice"
 	// FieldManager owns the fields that Sluice applies.

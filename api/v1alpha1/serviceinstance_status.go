@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -317,6 +318,14 @@ func (i *ServiceInstance) IsSettled() bool {
 
 // MeasuredCluster returns the member cluster that the instance is the probe of; empty if it is none.
 func (i *ServiceInstance) MeasuredCluster() string { return i.Labels[LabelMeasure] }
+
+// ProbeStart returns the value of the parameter ProbeStart of a probe; empty if its first pod was not replaced yet.
+func (i *ServiceInstance) ProbeStart() string {
+	var parameters map[string]any
+	_ = json.Unmarshal(i.Spec.Desired.Raw(), &parameters) // it has none then
+	start, _ := parameters[ProbeStart].(string)
+	return start
+}
 
 // StateInForce returns the state that the instance is in, or is being provisioned to. An update
 // that failed or is in progress does not change it.

@@ -14,8 +14,8 @@ import (
 
 // probeFlags are the settings of `sluice probe`.
 type probeFlags struct {
-	broker, instance, tokenFile, caFile string
-	log                                 logFlags
+	broker, instance, start, tokenFile, caFile string
+	log                                        logFlags
 }
 
 func newProbeCommand() *cobra.Command {
@@ -24,7 +24,7 @@ func newProbeCommand() *cobra.Command {
 		Use:   "probe",
 		Short: "Answer a broker from a member cluster, so that it measures the cluster",
 		Long: `Answer a broker from a member cluster, so that it measures what workloads there get: whether they are reached, how
-long an answer takes, and how much comes through.
+long an answer takes, how much comes through, and how long a pod takes to start.
 
 This command runs in the pods of the offering charts/probe.yaml. A placement policy with the section measure orders one
 on each cluster that it selects, with its flags in environment variables. It opens one connection to the broker, which
@@ -40,6 +40,7 @@ When the connection ends, it connects again after a second, and later and later,
 	flags := cmd.Flags()
 	flags.StringVar(&f.broker, "broker", "", "URL of the broker, as --public-url of its sluice serve")
 	flags.StringVar(&f.instance, "instance", "", "name of the probe's ServiceInstance, which expressions of a plan call instance.name")
+	flags.StringVar(&f.start, "start", "", "the parameter start of that instance, by which the broker knows a new pod")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the probe's token, which is the secret token of its instance; read for each connection")
 	flags.StringVar(&f.caFile, "ca-file", "", "file with the certificates (PEM) that the broker's is checked against, if they are not the system's")
 	f.log.bind(cmd)
@@ -62,7 +63,7 @@ func (f *probeFlags) run(ctx context.Context) error {
 	if _, err := f.token(); err != nil {
 		return err
 	}
-	(&probe.Client{Broker: f.broker, Instance: f.instance, Token: f.token, HTTP: client, Logger: f.log.logger()}).Run(ctx)
+	(&probe.Client{Broker: f.broker, Instance: f.instance, Start: f.start, Token: f.token, HTTP: client, Logger: f.log.logger()}).Run(ctx)
 	return nil
 }
 

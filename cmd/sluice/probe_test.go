@@ -15,6 +15,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -57,6 +59,7 @@ func TestProbe(t *testing.T) {
 	s.must("cluster", "remove", "b")
 	s.measures("a")
 	s.until("it connects from a", s.probe("a", "last", "").says(1, "connected"))
+	s.startsAnew("a")
 	s.must("uninstall", "--yes") // the probe is not in the way
 	if left := s.must("instance", "list"); strings.Contains(left, "probe") {
 		t.Errorf("there are still instances:\n%s", left)
@@ -107,6 +110,43 @@ spec:
   require:
   - {name: reached, claim: {name: dataPlane.uptime.ratio, atLeast: "0.999"}} # which no cluster has proven yet
 `, region, s.url)))
+}
+
+// startsAnew replaces the pod of a cluster's probe as the hourly change of its parameter does. The pod is started by hand,
+// and timed by the broker.
+func (s *probed) startsAnew(cluster string) {
+	s.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "hub.kubeconfig"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	hub, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		s.Fatal(err)
+	}
+	const start = "2999-01-01T00:00:00Z/random" // after which none is due
+	instance := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(cluster))}}
+	patch := fmt.Appendf(nil, `{"spec": {"desired": {"parameters": {%q: %q}}}}`, v1alpha1.ProbeStart, start)
+	deployment, key := &appsv1.Deployment{}, client.ObjectKey{Namespace: namespaceOf(cluster), Name: "probe"}
+	if err := errors.Join(s.members[cluster].Get(s.Context(), key, deployment), hub.Patch(s.Context(), instance, client.RawPatch("application/merge-patch+json", patch))); err != nil {
+		s.Fatal(err)
+	}
+	before := deployment.Generation
+	s.until("the pod is replaced", func(ctx context.Context) error {
+		err := s.members[cluster].Get(ctx, key, deployment)
+		if err == nil && deployment.Generation == before {
+			err = errors.New("its Deployment is the same")
+		}
+		return err
+	})
+	s.until("the new pod connects", s.probe(cluster, "successor", "").says(1, "connected"))
+	s.until("its start is timed", func(context.Context) error {
+		log, err := os.ReadFile(s.log.Name())
+		if err == nil && !strings.Contains(string(log), "a new pod of a probe has started") {
+			err = errors.New("the broker has not said so")
+		}
+		return err
+	})
 }
 
 // namespaceOf returns the namespace of a cluster's probe.

@@ -23,6 +23,8 @@ type Client struct {
 	Broker string
 	// Instance is the name of the probe's ServiceInstance.
 	Instance string
+	// Start is what the broker changes for each new pod of the probe; empty in the first.
+	Start string
 	// Token returns the probe's token, for each connection.
 	Token func() (string, error)
 	// HTTP opens the connections; nil means http.DefaultClient.
@@ -75,7 +77,7 @@ func (c *Client) answer(ctx context.Context) (pause time.Duration, err error) {
 	dialing, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
 	conn, response, err := websocket.Dial(dialing, strings.TrimSuffix(c.Broker, "/")+Prefix+c.Instance, &websocket.DialOptions{
-		HTTPClient: c.HTTP, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
+		HTTPClient: c.HTTP, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}, startHeader: {c.Start}},
 	})
 	if err != nil {
 		return refused(response, err)

@@ -3,7 +3,9 @@
 // probe says is believed.
 //
 // A probe answers each message with its SHA-256. Messages are random, so that no answer can be given before its question
-// was received: a few bytes show the latency, many the throughput.
+// was received: a few bytes show the latency, many the throughput. A new pod of a probe has a random text that is in the
+// instance from the moment on at which the pod is asked for: the first answer over a connection with this text shows how
+// long the pod took to start.
 //
 // This package must not know what becomes of the results.
 package probe

@@ -54,6 +54,10 @@ func (w *world) Transferred(cluster string, _ time.Time, took time.Duration, err
 	w.results <- result{"transfer", cluster, took, err}
 }
 
+func (w *world) Started(cluster string, _ time.Time, took time.Duration) {
+	w.results <- result{"start", cluster, took, nil}
+}
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	keys, err := seal.Open(t.TempDir() + "/keyset.json")
@@ -141,18 +145,30 @@ func (w *world) next(kind string, fails bool) result {
 	}
 }
 
-// probe runs the client as si-fra until the returned function is called.
-func (w *world) probe() (end func()) {
+// probe runs the client as si-fra, with a start, until the returned function is called.
+func (w *world) probe(start string) (end func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		(&Client{Broker: w.url, Instance: "si-fra", Token: func() (string, error) { return token, nil }, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		(&Client{Broker: w.url, Instance: "si-fra", Start: start, Token: func() (string, error) { return token, nil }, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}()
 	end = func() { cancel(); <-ended }
 	w.Cleanup(end)
 	return end
+}
+
+// startsAnew asks for a new pod, as the change of its instance does.
+func (w *world) startsAnew(start string) (asked time.Time) {
+	w.Helper()
+	before := w.fra.DeepCopy()
+	must(w.T, w.hub.Get(w.Context(), client.ObjectKeyFromObject(w.fra), w.fra))
+	w.fra.Spec.Desired.Parameters = &runtime.RawExtension{Raw: []byte(`{"start":"` + start + `"}`)}
+	must(w.T, w.hub.Update(w.Context(), w.fra))
+	asked = time.Now()
+	w.changes.Update(before, w.fra.DeepCopy())
+	return asked
 }
 
 // dial connects as si-fra.

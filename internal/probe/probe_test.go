@@ -14,12 +14,13 @@ import (
 
 	"github.com/coder/websocket"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 func TestAProbeIsMeasured(t *testing.T) {
 	w := newWorld(t)
 	w.leads()
-	end := w.probe()
+	end := w.probe("")
 	if ping := w.next("ping", false); ping.cluster != "fra" || ping.took <= 0 {
 		t.Errorf("a ping is %+v", ping)
 	}
@@ -30,7 +31,7 @@ func TestAProbeIsMeasured(t *testing.T) {
 	if away := w.next("ping", true); !errors.Is(away.err, errAway) {
 		t.Errorf("without the probe, a ping ends with %v", away.err)
 	}
-	w.probe()
+	w.probe("")
 	w.next("ping", false)
 	w.changes.Delete(w.fra)
 	w.until("it is not measured any more", func() bool {
@@ -40,12 +41,85 @@ func TestAProbeIsMeasured(t *testing.T) {
 	})
 }
 
+// TestTheStartOfAPod is timed from the change of the instance until the pod with the new start has answered. The one before
+// does not come back then.
+func TestTheStartOfAPod(t *testing.T) {
+	w := newWorld(t)
+	w.leads()
+	first := w.probe("")
+	w.next("ping", false)
+	asked := w.startsAnew("first")
+	w.next("ping", false) // the pod that is there goes on
+	pod := w.probe("first")
+	if start := w.next("start", false); start.cluster != "fra" || start.took <= 0 || start.took > time.Since(asked) {
+		t.Errorf("a start is %+v", start)
+	}
+	_, _, err := w.dial().Read(t.Context())
+	if said := (websocket.CloseError{}); !errors.As(err, &said) || said.Reason != "a newer pod of this probe is connected" {
+		t.Errorf("the pod before is answered %v", err)
+	}
+	first()
+	w.startsAnew("second")
+	w.startsAnew("third") // the second did not come
+	pod()
+	w.probe("third")
+	w.next("start", false)
+	for len(w.results) > 0 {
+		if r := <-w.results; r.kind == "start" {
+			t.Errorf("there is another start: %+v", r)
+		}
+	}
+}
+
+// TestAPodThatDoesNotStart counts as long as it was waited for. One that was asked for before the lead is not counted.
+func TestAPodThatDoesNotStart(t *testing.T) {
+	w := newWorld(t)
+	again := w.fra.DeepCopy()
+	again.Spec.Desired.Parameters = &runtime.RawExtension{Raw: []byte(`{"start":"again"}`)}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w.server.leading, w.server.Every = ctx, 10*time.Second
+		count := func(after time.Duration) (n int) {
+			time.Sleep(after)
+			synctest.Wait()
+			for len(w.results) > 0 {
+				if r := <-w.results; r.kind == "start" {
+					if n++; r.took != StartPatience {
+						t.Errorf("a start is %+v", r)
+					}
+				}
+			}
+			return n
+		}
+		w.server.see(nil, w.fra)
+		if n := count(time.Hour); n != 0 {
+			t.Errorf("%d starts are counted that nobody asked for", n)
+		}
+		w.server.see(w.fra, again)
+		if n := count(StartPatience - time.Second); n != 0 {
+			t.Errorf("%d starts are counted before their time", n)
+		}
+		if n := count(time.Hour); n != 1 {
+			t.Errorf("%d starts are counted, want 1", n)
+		}
+		w.server.forget(w.fra.Name)
+		w.server.see(nil, again)
+		w.server.see(again, again)
+		if n := count(time.Hour); n != 0 {
+			t.Errorf("%d starts are counted of before the lead", n)
+		}
+		cancel()
+		w.server.running.Wait()
+	})
+}
+
 func TestTheNewerConnectionCounts(t *testing.T) {
 	w := newWorld(t)
 	w.leads()
 	older := w.dial()
 	w.until("it is measured", func() bool { _, _, err := older.Read(t.Context()); return err == nil })
-	w.probe()
+	w.probe("")
 	var err error
 	w.until("the older one ends", func() bool { _, _, err = older.Read(t.Context()); return err != nil })
 	if said := (websocket.CloseError{}); !errors.As(err, &said) || said.Code != websocket.StatusPolicyViolation || said.Reason != "another connection of this probe came" {
@@ -191,11 +265,11 @@ func TestAProbeThatDoesNotCome(t *testing.T) {
 			}
 			return n
 		}
-		w.server.see(ordered)
+		w.server.see(nil, ordered)
 		if n := count(time.Hour); n != 0 {
 			t.Errorf("before it is delivered, it is away %d times", n)
 		}
-		w.server.see(w.fra)
+		w.server.see(nil, w.fra)
 		if n := count(grace - time.Second); n != 0 {
 			t.Errorf("before it had time to come, it is away %d times", n)
 		}
@@ -203,7 +277,7 @@ func TestAProbeThatDoesNotCome(t *testing.T) {
 			t.Errorf("in a minute it is away %d times, want 6", n)
 		}
 		w.fra.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		w.server.see(w.fra)
+		w.server.see(nil, w.fra)
 		if n := count(time.Hour); n != 0 {
 			t.Errorf("while it is deleted, it is away %d times", n)
 		}

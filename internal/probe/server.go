@@ -32,6 +32,8 @@ type Results interface {
 	Pinged(cluster string, at time.Time, latency time.Duration, err error)
 	// Transferred is called with the time until the receipt of TransferBytes was confirmed.
 	Transferred(cluster string, at time.Time, took time.Duration, err error)
+	// Started is called with the time until a new pod of the probe has answered, or with StartPatience if none did.
+	Started(cluster string, at time.Time, took time.Duration)
 }
 
 // Options of a server.
@@ -56,6 +58,12 @@ const (
 	// TransferBytes is how much is sent to a probe to measure its throughput, and pingBytes to measure its latency.
 	TransferBytes = 1 << 20
 	pingBytes     = 32
+
+	// StartPatience is how long a new pod is waited for.
+	StartPatience = 100 * time.Second
+
+	// startHeader has the value of the parameter v1alpha1.ProbeStart with which a probe was started.
+	startHeader = "Sluice-Probe-Start"
 
 	// transferEvery is the time between two transfers to a probe, of which mostTransfers go on at once.
 	transferEvery = 10 * time.Minute
@@ -111,8 +119,8 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("follow the probes: %w", err)
 	}
 	handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    s.see,
-		UpdateFunc: func(_, now any) { s.see(now) },
+		AddFunc:    func(o any) { s.see(nil, o) },
+		UpdateFunc: s.see,
 		DeleteFunc: func(o any) {
 			if key, err := cache.DeletionHandlingObjectToName(o); err == nil {
 				s.forget(key.Name)
@@ -131,15 +139,19 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// see measures the probe of an instance once it has been delivered, until it is deleted.
-func (s *Server) see(o any) {
-	instance, ok := o.(*v1alpha1.ServiceInstance)
+// see measures the probe of an instance once it has been delivered, until it is deleted. A change of ProbeStart asks for
+// a new pod; one before this replica led is not timed.
+func (s *Server) see(before, now any) {
+	instance, ok := now.(*v1alpha1.ServiceInstance)
 	switch {
 	case !ok || instance.MeasuredCluster() == "":
 	case !instance.DeletionTimestamp.IsZero():
 		s.forget(instance.Name)
 	case instance.Status.Delivered != nil:
-		s.target(instance)
+		t := s.target(instance)
+		if was, ok := before.(*v1alpha1.ServiceInstance); ok && t != nil && was.UID == instance.UID && was.ProbeStart() != instance.ProbeStart() {
+			t.expect(instance.ProbeStart())
+		}
 	}
 }
 
@@ -241,14 +253,14 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, name string) *refu
 	if err != nil {
 		return nil // it has been answered
 	}
-	c := newConnection(conn)
+	c := newConnection(conn, r.Header.Get(startHeader))
 	t := s.target(instance)
 	if t == nil { // the lead has just ended
 		go c.leave()
 		return nil
 	}
 	s.Logger.Info("a probe came", "instance", name, "cluster", t.cluster, "from", from)
-	t.replace(c)
+	t.replace(c, instance.ProbeStart())
 	return nil
 }
 

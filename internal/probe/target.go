@@ -26,23 +26,53 @@ type target struct {
 	came func()
 	here <-chan struct{}
 
+	// fresh receives when a connection comes that is due.
+	fresh chan struct{}
+
 	mu   sync.Mutex
 	conn *connection // the newest, which may have ended; nil if there was none
+	// due is the start of the pod that was asked for at since, and has not answered yet; empty if there is none.
+	due   string
+	since time.Time
 }
 
 func newTarget(s *Server, instance *v1alpha1.ServiceInstance) *target {
 	here := make(chan struct{})
-	t := &target{Server: s, cluster: instance.MeasuredCluster(), here: here, came: sync.OnceFunc(func() { close(here) })}
+	t := &target{Server: s, cluster: instance.MeasuredCluster(), fresh: make(chan struct{}, 1), here: here, came: sync.OnceFunc(func() { close(here) })}
 	t.ctx, t.end = context.WithCancel(s.leading)
 	return t
 }
 
-// replace makes a connection the one that is measured, and ends the one before.
-func (t *target) replace(with *connection) {
+// expect times a new pod from now on, instead of one that has not come. After an update that was taken back, its pod may be
+// connected already.
+func (t *target) expect(start string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn != nil && t.conn.start == start {
+		start = ""
+	}
+	t.due, t.since = start, time.Now()
+}
+
+// replace makes a connection the one that is measured, and ends the one before. A pod that is being replaced does not
+// come back once its successor, with the newest start, is connected.
+func (t *target) replace(with *connection, newest string) {
 	t.mu.Lock()
 	before := t.conn
+	if before != nil && before.start == newest && with.start != newest && !before.hasEnded() {
+		t.mu.Unlock()
+		go with.close(websocket.StatusPolicyViolation, "a newer pod of this probe is connected")
+		return
+	}
 	t.conn = with
+	isDue := t.due != "" && with.start == t.due
 	t.mu.Unlock()
+	if isDue {
+		select {
+		case t.fresh <- struct{}{}:
+		default:
+		}
+	}
 	t.came()
 	if before != nil {
 		go before.close(websocket.StatusPolicyViolation, "another connection of this probe came")
@@ -81,20 +111,67 @@ func (t *target) measure() {
 	defer tick.Stop()
 	var transferred time.Time
 	for {
+		t.giveUp()
 		if t.ping() && time.Since(transferred) >= transferEvery && t.transfer() {
 			transferred = time.Now()
 		}
-		select {
-		case <-t.ctx.Done():
-			return
-		case <-tick.C:
+		for waits := true; waits; {
+			select {
+			case <-t.ctx.Done():
+				return
+			case <-t.fresh:
+				t.start()
+			case <-tick.C:
+				waits = false
+			}
 		}
+	}
+}
+
+// start times the pod that is due, once it has answered. One that does not answer has to come again.
+func (t *target) start() {
+	c := t.current()
+	t.mu.Lock()
+	due, since := t.due, t.since
+	t.mu.Unlock()
+	if due == "" || c.start != due {
+		return
+	}
+	t.ask(c, pingBytes, pingPatience, func(_ string, _ time.Time, _ time.Duration, err error) {
+		if err == nil {
+			took := time.Since(since)
+			t.Logger.Info("a new pod of a probe has started", "cluster", t.cluster, "after", took.Round(time.Millisecond))
+			t.started(due, min(took, StartPatience))
+		}
+	})
+}
+
+// giveUp counts a pod that has not come in time as one that took that long.
+func (t *target) giveUp() {
+	t.mu.Lock()
+	due, since := t.due, t.since
+	t.mu.Unlock()
+	if due != "" && time.Since(since) >= StartPatience {
+		t.started(due, StartPatience)
+	}
+}
+
+// started reports how long the pod took, unless another one is due by now.
+func (t *target) started(due string, took time.Duration) {
+	t.mu.Lock()
+	isDue := t.due == due
+	if isDue {
+		t.due = ""
+	}
+	t.mu.Unlock()
+	if isDue {
+		t.Results.Started(t.cluster, time.Now(), took)
 	}
 }
 
 // ping times the answer to a few bytes, and reports whether it came.
 func (t *target) ping() bool {
-	return t.ask(pingBytes, min(t.Every, pingPatience), t.Results.Pinged)
+	return t.ask(t.current(), pingBytes, min(t.Every, pingPatience), t.Results.Pinged)
 }
 
 // transfer times the answer to many bytes. It returns false if nothing was sent, because others take the way.
@@ -104,15 +181,14 @@ func (t *target) transfer() bool {
 	default:
 		return false
 	}
-	t.ask(TransferBytes, transferPatience, t.Results.Transferred)
+	t.ask(t.current(), TransferBytes, transferPatience, t.Results.Transferred)
 	<-t.transfers
 	return true
 }
 
-// ask times the answer to a number of bytes, and reports whether it came. A connection that ends meanwhile has not
+// ask times the answer over a connection to a number of bytes, and reports whether it came. A connection that ends meanwhile has not
 // answered, also if another one replaces it: otherwise a probe that is slow would only have to come again.
-func (t *target) ask(size int, patience time.Duration, result func(string, time.Time, time.Duration, error)) bool {
-	c := t.current()
+func (t *target) ask(c *connection, size int, patience time.Duration, result func(string, time.Time, time.Duration, error)) bool {
 	at := time.Now()
 	took, err := time.Duration(0), errAway
 	if c != nil {
@@ -131,6 +207,8 @@ func (t *target) ask(size int, patience time.Duration, result func(string, time.
 // connection is a WebSocket to a probe.
 type connection struct {
 	*websocket.Conn
+	// start is the one that the probe says it was started with.
+	start string
 	// ended is closed when nothing can be read any more.
 	ended chan struct{}
 	// asked is set while an answer is due, which answers receives.
@@ -139,8 +217,8 @@ type connection struct {
 }
 
 // newConnection reads what the probe sends, until the connection ends. A message that is not due ends it.
-func newConnection(conn *websocket.Conn) *connection {
-	c := &connection{Conn: conn, ended: make(chan struct{}), answers: make(chan []byte, 1)}
+func newConnection(conn *websocket.Conn, start string) *connection {
+	c := &connection{Conn: conn, start: start, ended: make(chan struct{}), answers: make(chan []byte, 1)}
 	c.SetReadLimit(sha256.Size)
 	go func() {
 		defer close(c.ended)
@@ -185,6 +263,15 @@ func (c *connection) ask(ctx context.Context, size int, patience time.Duration) 
 		return 0, errAway
 	case <-ctx.Done():
 		return 0, errors.New("no answer in time")
+	}
+}
+
+func (c *connection) hasEnded() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,6 +56,8 @@ const (
 	lookEvery = time.Minute
 	// orderAgain is the age at which a probe that could not be placed is ordered again.
 	orderAgain = 10 * time.Minute
+	// startEvery is the time between two new pods of a probe.
+	startEvery = time.Hour
 )
 
 // SetupWithManager registers the controller, which runs on the leader only, and its index.
@@ -99,7 +102,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err := c.Client.List(ctx, &has, client.InNamespace(c.Namespace), c.probes); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list the probes: %w", err)
 	}
-	wanted, err := c.wanted(ctx)
+	wanted, err := c.wanted(ctx, has.Items)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -131,8 +134,8 @@ type wish struct {
 }
 
 // wanted returns what the policies ask for, by the names of the clusters. Of several policies that select a cluster the
-// first by name counts.
-func (c *Controller) wanted(ctx context.Context) (map[string]*wish, error) {
+// first by name counts. The instances are those that are there.
+func (c *Controller) wanted(ctx context.Context, has []v1alpha1.ServiceInstance) (map[string]*wish, error) {
 	var policies v1alpha1.PlacementPolicyList
 	if err := c.Client.List(ctx, &policies, client.InNamespace(c.Namespace)); err != nil {
 		return nil, fmt.Errorf("list placement policies: %w", err)
@@ -147,6 +150,10 @@ func (c *Controller) wanted(ctx context.Context) (map[string]*wish, error) {
 	if err := c.Client.List(ctx, &clusters, client.InNamespace(c.Namespace)); err != nil {
 		return nil, fmt.Errorf("list member clusters: %w", err)
 	}
+	there := map[string]*v1alpha1.ServiceInstance{}
+	for i := range has {
+		there[has[i].MeasuredCluster()] = &has[i]
+	}
 	for i := range measuring {
 		selector, err := metav1.LabelSelectorAsSelector(&measuring[i].Spec.Measure.Clusters)
 		if err != nil {
@@ -158,7 +165,11 @@ func (c *Controller) wanted(ctx context.Context) (map[string]*wish, error) {
 				continue
 			}
 			w := &wish{answers: answers(cluster)}
-			if w.instance, w.problem = c.instance(measuring[i].Spec.Measure, cluster.Name); w.problem != nil {
+			start := ""
+			if i := there[cluster.Name]; i != nil {
+				start = c.start(i, w.answers)
+			}
+			if w.instance, w.problem = c.instance(measuring[i].Spec.Measure, cluster.Name, start); w.problem != nil {
 				w.problem = fmt.Errorf("policy %s: measure: %w", measuring[i].Name, w.problem)
 			}
 			wanted[cluster.Name] = w
@@ -172,8 +183,21 @@ func takesProbes(c *v1alpha1.MemberCluster) bool {
 	return c.Sells() && c.DeletionTimestamp.IsZero() && !c.IsDraining()
 }
 
-// instance returns the instance of a cluster's probe.
-func (c *Controller) instance(m *v1alpha1.Measure, cluster string) (*v1alpha1.ServiceInstance, error) {
+// start returns the start that an instance should have: a new one, so that its pod is replaced, if the last one was asked
+// for long enough ago and the cluster answers. It begins with the time, and cannot be guessed before it is written.
+func (c *Controller) start(i *v1alpha1.ServiceInstance, answers bool) string {
+	last := i.CreationTimestamp.Time
+	if at, err := time.Parse(time.RFC3339, strings.SplitN(i.ProbeStart(), "/", 2)[0]); err == nil {
+		last = at
+	}
+	if !answers || !i.IsSettled() || c.Clock.Since(last) < startEvery {
+		return i.ProbeStart()
+	}
+	return c.Clock.Now().UTC().Format(time.RFC3339) + "/" + rand.Text()
+}
+
+// instance returns the instance of a cluster's probe, with a start if it is not empty and the plan has that parameter.
+func (c *Controller) instance(m *v1alpha1.Measure, cluster, start string) (*v1alpha1.ServiceInstance, error) {
 	plan, err := c.Catalog.Snapshot().Plan(m.ServiceID, m.PlanID)
 	if err != nil {
 		return nil, err
@@ -186,6 +210,9 @@ func (c *Controller) instance(m *v1alpha1.Measure, cluster string) (*v1alpha1.Se
 		if err := json.Unmarshal(m.Parameters.Raw, &parameters); err != nil {
 			return nil, fmt.Errorf("parameters: want an object: %w", err)
 		}
+	}
+	if _, takes := plan.Workload.Parameters[v1alpha1.ProbeStart]; takes && start != "" {
+		parameters[v1alpha1.ProbeStart] = start
 	}
 	parameters["selector"] = map[string]string{v1alpha1.LabelCluster: cluster}
 	raw, err := json.Marshal(parameters)

@@ -42,10 +42,16 @@ plans:
   maintenanceInfo: {version: 1.0.0}
   resources: {limits: {cpu: 20m, memory: 32Mi}, selectable: [sluice.dev/cluster]}
   workload:
+    parameters: {broker: {type: string, default: ""}, start: {type: string, default: ""}}
+    secrets: [{name: token}]
+    components: [{name: probe, container: {image: sluice, resources: {cpu: 10m, memory: 16Mi}}}]
+- <<: *plan
+  id: large # whose pods do not know their start
+  name: large
+  workload:
     parameters: {broker: {type: string, default: ""}}
     secrets: [{name: token}]
     components: [{name: probe, container: {image: sluice, resources: {cpu: 10m, memory: 16Mi}}}]
-- {<<: *plan, id: large, name: large}
 - {<<: *plan, id: fixed, name: fixed, resources: {limits: {cpu: 20m, memory: 32Mi}}}
 - {id: none, name: none, description: No workload., kind: resources, resources: {limits: {cpu: 1}}}
 `
@@ -170,6 +176,15 @@ func (w *world) ends(cluster string, state v1alpha1.OperationState) {
 	}
 }
 
+// reached makes a cluster answer, or not.
+func (w *world) reached(name string, is metav1.ConditionStatus) {
+	w.Helper()
+	c := &v1alpha1.MemberCluster{}
+	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, c))
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReachable, Reason: "Test", Status: is})
+	w.must(w.hub.Status().Update(w.Context(), c))
+}
+
 func TestProbesFollowPolicies(t *testing.T) {
 	w := newWorld(t)
 	w.sees("no policy", map[string]string{})
@@ -231,10 +246,7 @@ func TestClustersWithoutAProbe(t *testing.T) {
 	w.must(w.hub.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "a"}, drain))
 	drain.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute}}
 	w.must(w.hub.Update(t.Context(), drain))
-	lost := &v1alpha1.MemberCluster{}
-	w.must(w.hub.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "b"}, lost))
-	meta.SetStatusCondition(&lost.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReachable, Reason: "Test", Status: metav1.ConditionFalse})
-	w.must(w.hub.Status().Update(t.Context(), lost))
+	w.reached("b", metav1.ConditionFalse)
 	w.sees("a is drained, b does not answer", map[string]string{"b": "small"})
 }
 
@@ -253,6 +265,51 @@ func TestAProbeThatCannotBePlaced(t *testing.T) {
 	w.sees("it is ordered again", map[string]string{"a": "small"})
 	if w.instances()[0].UID == failed {
 		t.Error("the one that has failed is still there")
+	}
+}
+
+// TestPodsAreReplaced at a rhythm, one after the other, while nothing else is done with the probe and its cluster answers.
+func TestPodsAreReplaced(t *testing.T) {
+	w := newWorld(t)
+	start := func() string { return w.instances()[0].ProbeStart() }
+	w.asks("one", `{clusters: {matchLabels: {class: a}}, serviceID: probes, planID: small}`)
+	w.sees("it is ordered", map[string]string{"a": "small"})
+	w.clock.SetTime(w.clock.Now().Add(startEvery + time.Minute))
+	w.sees("it is not delivered yet", map[string]string{"a": "small"})
+	if start() != "" {
+		t.Error("the pod is replaced before it was delivered")
+	}
+	w.ends("a", v1alpha1.StateSucceeded)
+	w.sees("an hour is over", map[string]string{"a": "small"})
+	first := start()
+	if first == "" {
+		t.Fatal("the pod is not replaced")
+	}
+	w.ends("a", v1alpha1.StateSucceeded)
+	w.clock.SetTime(w.clock.Now().Add(startEvery - time.Minute))
+	w.sees("the next hour is not over", map[string]string{"a": "small"})
+	if start() != first {
+		t.Error("the pod is replaced too soon")
+	}
+	w.clock.SetTime(w.clock.Now().Add(2 * time.Minute))
+	w.reached("a", metav1.ConditionFalse)
+	w.sees("the cluster does not answer", map[string]string{"a": "small"})
+	if start() != first {
+		t.Error("the pod is replaced on a cluster that does not answer")
+	}
+	w.reached("a", metav1.ConditionTrue)
+	w.sees("the next hour is over", map[string]string{"a": "small"})
+	if start() == first {
+		t.Error("the pod is not replaced again")
+	}
+	w.ends("a", v1alpha1.StateSucceeded)
+	w.asks("one", `{clusters: {matchLabels: {class: a}}, serviceID: probes, planID: large}`)
+	w.sees("a plan without the parameter", map[string]string{"a": "large"})
+	w.ends("a", v1alpha1.StateSucceeded)
+	w.clock.SetTime(w.clock.Now().Add(2 * startEvery))
+	w.sees("the pod is not replaced", map[string]string{"a": "large"})
+	if start() != "" {
+		t.Error("a plan without the parameter gets it")
 	}
 }
 

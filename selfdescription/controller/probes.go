@@ -35,8 +35,8 @@ type measured struct {
 type window struct {
 	cluster string
 	start   time.Time
-	// api has the probes of the API server; pings and transfers are those to the probe that runs on the cluster.
-	api, pings, transfers tally
+	// api has the probes of the API server; pings, transfers and starts are those of the probe that runs on the cluster.
+	api, pings, transfers, starts tally
 	// signed is the measurement, once it is signed. A retry stores the same one.
 	signed string
 }
@@ -70,7 +70,7 @@ func (p *Probes) forget(cluster string) {
 	delete(p.clusters, cluster)
 }
 
-// Probed adds the result of a probe of a cluster's API server. Like Pinged and Transferred, it does not block, and
+// Probed adds the result of a probe of a cluster's API server. Like Pinged, Transferred and Started, it does not block, and
 // ignores clusters that are not measured.
 func (p *Probes) Probed(cluster string, at time.Time, latency time.Duration, err error) {
 	p.add(cluster, at, func(w *window) *tally { return &w.api }, latency, err)
@@ -84,6 +84,11 @@ func (p *Probes) Pinged(cluster string, at time.Time, latency time.Duration, err
 // Transferred adds how long it took until that probe had received probe.TransferBytes.
 func (p *Probes) Transferred(cluster string, at time.Time, took time.Duration, err error) {
 	p.add(cluster, at, func(w *window) *tally { return &w.transfers }, took, err)
+}
+
+// Started adds how long a new pod of that probe took until it answered.
+func (p *Probes) Started(cluster string, at time.Time, took time.Duration) {
+	p.add(cluster, at, func(w *window) *tally { return &w.starts }, took, nil)
 }
 
 func (p *Probes) add(cluster string, at time.Time, to func(*window) *tally, latency time.Duration, err error) {
@@ -210,6 +215,14 @@ func (t *tally) throughput() map[string]any {
 	return map[string]any{"mbitPerSecond": math.Floor(100*rate) / 100, "transfers": t.answered}
 }
 
+// podStart returns the quantiles of the starts of pods, as a measurement has them; nil if there were none.
+func (t *tally) podStart() map[string]any {
+	if t.answered == 0 {
+		return nil
+	}
+	return map[string]any{"p50Ms": t.quantile(0.5), "p95Ms": t.quantile(0.95), "starts": t.answered}
+}
+
 // dataPlane returns the part of a measurement about the probe that runs on the cluster; nil if there was none for the
 // whole window, or if it never answered.
 func (w *window) dataPlane(expected float64, vantage string) map[string]any {
@@ -220,11 +233,14 @@ func (w *window) dataPlane(expected float64, vantage string) map[string]any {
 	if throughput := w.transfers.throughput(); throughput != nil {
 		part["throughput"] = throughput
 	}
+	if start := w.starts.podStart(); start != nil {
+		part["podStart"] = start
+	}
 	return part
 }
 
 // evidence lists the number of probes of each latency, so that the measurement can be checked: of the API server, then of
-// pings and transfers to the probe that runs on the cluster, if there were any. Probes without a latency were not
+// pings, transfers and starts of the probe that runs on the cluster, if there were any. Probes without a latency were not
 // answered. It is shorter than 60,000 bytes.
 func (w *window) evidence() string {
 	var b strings.Builder
@@ -234,6 +250,9 @@ func (w *window) evidence() string {
 	}
 	if w.transfers.probes > 0 {
 		w.transfers.list(&b, fmt.Sprintf("dataPlane milliseconds,transfers of %d bytes", probe.TransferBytes))
+	}
+	if w.starts.probes > 0 {
+		w.starts.list(&b, "dataPlane milliseconds,starts of pods")
 	}
 	return b.String()
 }

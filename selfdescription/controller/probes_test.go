@@ -129,7 +129,7 @@ func TestTheDataPlaneOfAWindow(t *testing.T) {
 		"a probe that came too late":   {func(minute int) bool { return minute >= 7 }, always, 3, ""},
 		"a probe that came a bit late": {func(minute int) bool { return minute >= 6 }, always, 0, `{"latency":{"p50Ms":33,"p95Ms":58,"p99Ms":60,"vantage":"fra"},"uptime":{"probes":54,"ratio":1}}`},
 		"a probe": {always, always, 3,
-			`{"latency":{"p50Ms":30,"p95Ms":57,"p99Ms":60,"vantage":"fra"},"throughput":{"mbitPerSecond":41.94,"transfers":3},"uptime":{"probes":60,"ratio":1}}`},
+			`{"latency":{"p50Ms":30,"p95Ms":57,"p99Ms":60,"vantage":"fra"},"podStart":{"p50Ms":2000,"p95Ms":3000,"starts":3},"throughput":{"mbitPerSecond":41.94,"transfers":3},"uptime":{"probes":60,"ratio":1}}`},
 		"a probe that was away for a quarter": {always, func(minute int) bool { return minute >= 15 }, 0,
 			`{"latency":{"p50Ms":38,"p95Ms":58,"p99Ms":60,"vantage":"fra"},"uptime":{"probes":60,"ratio":0.75}}`},
 	} {
@@ -140,7 +140,8 @@ func TestTheDataPlaneOfAWindow(t *testing.T) {
 					b.Measure.Probes.Pinged("fra", at, time.Duration(minute+1)*time.Millisecond, failing(!row.answered(minute)))
 				}
 			}
-			for i := range row.transfers { // 1 MiB in 100, 200 and 300 ms
+			for i := range row.transfers { // 1 MiB in 100, 200 and 300 ms, and a pod in ten times as long
+				b.Measure.Probes.Started("fra", start.Add(time.Minute), time.Duration(i+1)*time.Second)
 				b.Measure.Probes.Transferred("fra", start.Add(time.Minute), time.Duration(i+1)*100*time.Millisecond, nil)
 			}
 			b.Measure.Probes.Transferred("fra", start.Add(time.Minute), 0, failing(true)) // changes nothing

@@ -59,7 +59,7 @@ var subjectsThatConform = map[string]string{
 		"window":{"start":"2026-11-19T00:00:00Z","end":"2026-11-20T00:00:00Z"},"uptime":{"ratio":0.9993,"probes":8640},
 		"latency":{"p50Ms":11.2,"p95Ms":28.4,"p99Ms":41,"vantage":"broker-fra"},
 		"dataPlane":{"uptime":{"ratio":0.9987,"probes":8600},"latency":{"p50Ms":14,"p95Ms":31,"p99Ms":55,"vantage":"broker-fra"},
-			"throughput":{"mbitPerSecond":412.5,"transfers":144}},
+			"throughput":{"mbitPerSecond":412.5,"transfers":144},"podStart":{"p50Ms":2100,"p95Ms":4850,"starts":24}},
 		"evidenceDigest":"sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="}`,
 }
 
@@ -128,6 +128,7 @@ func TestOneChangeIsOneViolation(t *testing.T) {
 		{"half a probe", "measurement", `{"uptime":{"ratio":1,"probes":1.5}}`, `/uptime/probes: datatype: 1.5`},
 		{"data plane without an uptime", "measurement", `{"dataPlane":{"latency":{"p50Ms":1,"p95Ms":1,"p99Ms":1,"vantage":"a"}}}`, `/dataPlane/uptime: minCount`},
 		{"throughput below zero", "measurement", `{"dataPlane":{"uptime":{"ratio":1,"probes":1},"latency":{"p50Ms":1,"p95Ms":1,"p99Ms":1,"vantage":"a"},"throughput":{"mbitPerSecond":-1,"transfers":1}}}`, `/dataPlane/throughput/mbitPerSecond: range: -1`},
+		{"start of pods without a number", "measurement", `{"dataPlane":{"uptime":{"ratio":1,"probes":1},"latency":{"p50Ms":1,"p95Ms":1,"p99Ms":1,"vantage":"a"},"podStart":{"p50Ms":1,"p95Ms":1}}}`, `/dataPlane/podStart/starts: minCount`},
 		{"window without an end", "measurement", `{"window":{"start":"2026-11-19T00:00:00Z"}}`, `/window/end: minCount`},
 		{"licence that is neither an identifier nor a URL", "virtual resource, which is open", `{"license":"see below"}`, `/license: in: "see below"`},
 		{"known node below a foreign attribute", "virtual resource, which is open", `{"cpuReq":{"type":"Address"}}`, `/cpuReq/countryCode: minCount`},

@@ -32,6 +32,11 @@ var ownClasses = map[string]class{
 		part("uptime", 1, 1, "Uptime"),
 		part("latency", 1, many, "Latency"),
 		part("throughput", 0, 1, "Throughput"),
+		part("podStart", 0, 1, "PodStart"),
+	),
+	"PodStart": partOf(
+		milliseconds("p50Ms"), milliseconds("p95Ms"),
+		literal(xsdCount, "starts", 1, 1),
 	),
 	"Throughput": partOf(
 		literal(xsdDecimal, "mbitPerSecond", 1, 1).fitting("range", between(0, 1e9)),
