@@ -18,6 +18,7 @@ const (
 	ConditionProven         = "Proven"         // a consumer has proven who it is
 	ConditionCordoned       = "Cordoned"       // it takes no new placements; absent until it was cordoned for the first time
 	ConditionAcyclic        = "Acyclic"        // of a broker that is a Sluice: no plan there leads orders back here, or through too many Sluices
+	ConditionMeasured       = "Measured"       // its probe is connected to the broker; only while it has one
 	ConditionDrained        = "Drained"        // no instance is left on it; only while it is to be drained
 
 	// ServiceInstance.

@@ -14,7 +14,7 @@ type MemberClusterStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions: Reachable, AccessVerified, CapacityKnown, RulesEnforced (with the drivers kube and liqo), Admitted (only
-	// with spec.trust), Ready; Cordoned and Drained once the cluster was cordoned.
+	// with spec.trust), Ready; Measured while it has a probe; Cordoned and Drained once the cluster was cordoned.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -59,6 +59,12 @@ func TestProbe(t *testing.T) {
 	s.must("cluster", "remove", "b")
 	s.measures("a")
 	s.until("it connects from a", s.probe("a", "last", "").says(1, "connected"))
+	s.until("the cluster says so", func(context.Context) error {
+		if text := s.must("cluster", "describe", "a"); !strings.Contains(text, "its probe is connected") {
+			return errors.New(text)
+		}
+		return nil
+	})
 	s.startsAnew("a")
 	s.must("uninstall", "--yes") // the probe is not in the way
 	if left := s.must("instance", "list"); strings.Contains(left, "probe") {

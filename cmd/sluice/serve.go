@@ -207,11 +207,15 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if err := f.addControllers(ctx, mgr, h, live, served, sold, kept, platforms, keys); err != nil {
+	probes, err := f.probes(mgr, h, keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.addControllers(ctx, mgr, h, live, served, sold, kept, platforms, keys, probes); err != nil {
 		return nil, err
 	}
 	changes := console.NewChanges()
-	if f.listener.handler, err = f.web(mgr, h, served, sold, platforms, keys, handler, changes); err != nil {
+	if f.listener.handler, err = f.web(mgr, h, served, sold, platforms, keys, handler, probes, changes); err != nil {
 		return nil, err
 	}
 	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/journal/sinks"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/probe"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/controller"
@@ -39,7 +40,7 @@ import (
 )
 
 // addControllers adds all runnables and controllers to the manager, except self-descriptions.
-func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, sold *soldInventory, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset) error {
+func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, sold *soldInventory, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset, probes *probe.Server) error {
 	reader, err := clusterReader(mgr, h, live)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
 		},
 		Rules: registration.Rules, Unguarded: registration.Unguarded,
-		Probed: f.trust.probed(f.probeEvery),
+		Probed: f.trust.probed(f.probeEvery), Connection: probes.Connection,
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}

@@ -31,7 +31,7 @@ import (
 )
 
 // web returns the handler of everything at --listen: the console, self-descriptions, the market, and the OSB API.
-func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, sold *soldInventory, platforms *broker.Platforms, keys *seal.Keyset, osb http.Handler, changes *console.Changes) (http.Handler, error) {
+func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, sold *soldInventory, platforms *broker.Platforms, keys *seal.Keyset, osb http.Handler, probes *probe.Server, changes *console.Changes) (http.Handler, error) {
 	// Every replica accepts presentations and tickets, so the fence that keeps other replicas from writing must not
 	// hold this client.
 	everywhere, err := client.New(h.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
@@ -46,10 +46,6 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	platforms.AcceptTokens(tokens)
 	newcomers := &registration.Newcomers{
 		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: f.joinAddresses}, Store: registration.Sealed{Keys: keys},
-	}
-	probes, err := f.probes(mgr, h, keys)
-	if err != nil {
-		return nil, err
 	}
 	signs := &statements{hub: everywhere, namespace: h.Namespace, keys: keys}
 	supposes := supposer{mgr.GetCache(), h.Namespace, served}
@@ -73,8 +69,8 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 // probes returns the server of the probes on member clusters, which measures on the leader if the broker does.
 func (f *serveFlags) probes(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset) (*probe.Server, error) {
 	o := probe.Options{Every: f.probeEvery, Hub: mgr.GetCache(), Instances: mgr.GetCache(), Namespace: h.Namespace, Keys: keys}
-	if results := f.trust.measure.Probes; results != nil {
-		o.Results = results
+	if f.trust.probed(f.probeEvery) != nil {
+		o.Results = f.trust.measure.Probes
 	}
 	server := probe.NewServer(o)
 	return server, mgr.Add(server)

@@ -84,10 +84,13 @@ func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
 }
 
 // probed returns the receiver of the probes of member clusters, each of which is probed
-// once in every; nil if nothing is measured.
+// once in every; nil if nothing is measured. It is the same receiver each time.
 func (f *trustFlags) probed(every time.Duration) func(string, time.Time, time.Duration, error) {
 	if !f.measures() {
 		return nil
+	}
+	if f.measure.Probes != nil {
+		return f.measure.Probes.Probed
 	}
 	f.measure = controller.Measure{Probes: &controller.Probes{Window: f.measureEvery}, Every: every, Vantage: f.vantage}
 	return f.measure.Probes.Probed

@@ -26,7 +26,7 @@ import (
 
 const token = "token-of-the-probe-in-fra"
 
-// world is a server with the instance si-fra, the probe of cluster fra.
+// world is a server with the instance of the probe of cluster fra.
 type world struct {
 	*testing.T
 	server  *Server
@@ -87,11 +87,16 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// nameOf returns the name of the instance of a cluster's probe.
+func nameOf(cluster string) string {
+	return v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(cluster))
+}
+
 // probeOf returns the delivered probe of a cluster, with the token.
 func probeOf(t *testing.T, cluster string, keys *seal.Keyset) *v1alpha1.ServiceInstance {
 	t.Helper()
 	i := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "sluice", Name: "si-" + cluster, UID: types.UID(cluster), Labels: map[string]string{v1alpha1.LabelMeasure: cluster},
+		Namespace: "sluice", Name: nameOf(cluster), UID: types.UID(cluster), Labels: map[string]string{v1alpha1.LabelMeasure: cluster},
 	}}
 	i.Status.Delivered = &v1alpha1.DeliveredState{}
 	var err error
@@ -145,14 +150,14 @@ func (w *world) next(kind string, fails bool) result {
 	}
 }
 
-// probe runs the client as si-fra, with a start, until the returned function is called.
+// probe runs the client as the probe of fra, with a start, until the returned function is called.
 func (w *world) probe(start string) (end func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		(&Client{Broker: w.url, Instance: "si-fra", Start: start, Token: func() (string, error) { return token, nil }, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		(&Client{Broker: w.url, Instance: nameOf("fra"), Start: start, Token: func() (string, error) { return token, nil }, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}()
 	end = func() { cancel(); <-ended }
 	w.Cleanup(end)
@@ -171,10 +176,19 @@ func (w *world) startsAnew(start string) (asked time.Time) {
 	return asked
 }
 
-// dial connects as si-fra.
+// is waits until the connection of a cluster's probe has a state, for a reason.
+func (w *world) is(cluster string, state metav1.ConditionStatus, why string) {
+	w.Helper()
+	w.until(cluster+" is "+string(state)+" "+why, func() bool {
+		is, because := w.server.Connection(cluster)
+		return is == state && strings.Contains(because, why)
+	})
+}
+
+// dial connects as the probe of fra.
 func (w *world) dial() *websocket.Conn {
 	w.Helper()
-	conn, _, err := websocket.Dial(w.Context(), w.url+Prefix+"si-fra", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}})
+	conn, _, err := websocket.Dial(w.Context(), w.url+Prefix+nameOf("fra"), &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}})
 	must(w.T, err)
 	conn.SetReadLimit(TransferBytes)
 	w.Cleanup(func() { _ = conn.CloseNow() })

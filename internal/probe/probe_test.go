@@ -41,6 +41,27 @@ func TestAProbeIsMeasured(t *testing.T) {
 	})
 }
 
+// TestWhetherAProbeIsConnected is known while a replica leads.
+func TestWhetherAProbeIsConnected(t *testing.T) {
+	w := newWorld(t)
+	w.is("fra", metav1.ConditionUnknown, "")
+	w.leads()
+	w.is("other", "", "")
+	w.changes.Add(w.fra)
+	w.is("fra", metav1.ConditionUnknown, "")
+	w.dial()
+	w.is("fra", metav1.ConditionFalse, "no answer in time")
+	end := w.probe("")
+	w.is("fra", metav1.ConditionTrue, "is connected")
+	w.next("ping", false)
+	end()
+	w.is("fra", metav1.ConditionFalse, "has ended")
+	w.changes.Delete(w.fra)
+	w.is("fra", "", "")
+	w.end()
+	w.is("fra", metav1.ConditionUnknown, "")
+}
+
 // TestTheStartOfAPod is timed from the change of the instance until the pod with the new start has answered. The one before
 // does not come back then.
 func TestTheStartOfAPod(t *testing.T) {
@@ -150,7 +171,7 @@ func TestTheEndOfTheLead(t *testing.T) {
 	if err := <-closed; websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the connection ends with %v", err)
 	}
-	answer, _ := w.ask(http.MethodGet, "si-fra", "Bearer "+token)
+	answer, _ := w.ask(http.MethodGet, nameOf("fra"), "Bearer "+token)
 	if answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a replica that does not lead any more answers %s", answer.Status)
 	}
@@ -195,7 +216,7 @@ func TestAnswersThatDoNotCount(t *testing.T) {
 
 func TestWhoIsRefused(t *testing.T) {
 	w := newWorld(t)
-	if answer, body := w.ask(http.MethodGet, "si-fra", "Bearer "+token); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
+	if answer, body := w.ask(http.MethodGet, nameOf("fra"), "Bearer "+token); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("a replica that does not lead answers %s, %s", answer.Status, body)
 	}
 	w.leads()
@@ -204,14 +225,14 @@ func TestWhoIsRefused(t *testing.T) {
 		status                          int
 		why                             string
 	}{
-		"another token":                    {"", "", "Bearer x", http.StatusUnauthorized, "the token of the probe si-fra"},
+		"another token":                    {"", "", "Bearer x", http.StatusUnauthorized, "the token of the probe " + nameOf("fra")},
 		"no token":                         {"", "", "", http.StatusUnauthorized, "Bearer TOKEN"},
 		"another scheme":                   {"", "", "Basic " + token, http.StatusUnauthorized, "Bearer TOKEN"},
-		"an instance that is not there":    {"", "si-other", "", http.StatusUnauthorized, "si-other, which must be there"},
-		"an instance that somebody orders": {"", "si-ordered", "Bearer " + token, http.StatusUnauthorized, ""},
-		"an instance that is deleted":      {"", "si-deleted", "Bearer " + token, http.StatusUnauthorized, ""},
-		"an instance without a token":      {"", "si-bare", "Bearer ", http.StatusUnauthorized, ""},
-		"an instance of other keys":        {"", "si-strange", "Bearer " + token, http.StatusServiceUnavailable, "cannot be checked"},
+		"an instance that is not there":    {"", nameOf("other"), "", http.StatusUnauthorized, nameOf("other") + ", which must be there"},
+		"an instance that somebody orders": {"", nameOf("ordered"), "Bearer " + token, http.StatusUnauthorized, ""},
+		"an instance that is deleted":      {"", nameOf("deleted"), "Bearer " + token, http.StatusUnauthorized, ""},
+		"an instance without a token":      {"", nameOf("bare"), "Bearer ", http.StatusUnauthorized, ""},
+		"an instance of other keys":        {"", nameOf("strange"), "Bearer " + token, http.StatusServiceUnavailable, "cannot be checked"},
 		"another method":                   {http.MethodPost, "", "Bearer " + token, http.StatusMethodNotAllowed, "want GET"},
 		"no name":                          {"", "a/b", "Bearer " + token, http.StatusNotFound, "There is no such URL"},
 		"no WebSocket":                     {"", "", "Bearer " + token, http.StatusUpgradeRequired, ""},
@@ -222,7 +243,7 @@ func TestWhoIsRefused(t *testing.T) {
 				row.method = http.MethodGet
 			}
 			if row.instance == "" {
-				row.instance = "si-fra"
+				row.instance = nameOf("fra")
 			}
 			if answer, body := w.ask(row.method, row.instance, row.authorization); answer.StatusCode != row.status || !strings.Contains(body, row.why) {
 				t.Errorf("it is answered %s: %s", answer.Status, body)
@@ -234,13 +255,13 @@ func TestWhoIsRefused(t *testing.T) {
 		t.Errorf("%d refused probes are measured", n)
 	}
 	for range wrongBurst {
-		w.ask(http.MethodGet, "si-fra", "Bearer x")
+		w.ask(http.MethodGet, nameOf("fra"), "Bearer x")
 	}
-	if answer, body := w.ask(http.MethodGet, "si-fra", "Bearer "+token); answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+	if answer, body := w.ask(http.MethodGet, nameOf("fra"), "Bearer "+token); answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("after many wrong tokens, an address is answered %s: %s", answer.Status, body)
 	}
 	w.server.Results = nil
-	if answer, body := w.ask(http.MethodGet, "si-fra", "Bearer "+token); answer.StatusCode != http.StatusNotFound || !strings.Contains(body, "--vantage") {
+	if answer, body := w.ask(http.MethodGet, nameOf("fra"), "Bearer "+token); answer.StatusCode != http.StatusNotFound || !strings.Contains(body, "--vantage") {
 		t.Errorf("a broker that measures nothing answers %s: %s", answer.Status, body)
 	}
 }
@@ -305,7 +326,7 @@ func TestAProbeTriesAgain(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		(&Client{Broker: broker.URL + "/", Instance: "si-fra", Token: func() (string, error) { return "x", nil }, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Run(ctx)
+		(&Client{Broker: broker.URL + "/", Instance: nameOf("fra"), Token: func() (string, error) { return "x", nil }, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Run(ctx)
 	}()
 	for deadline := time.Now().Add(20 * time.Second); len(calls) < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {

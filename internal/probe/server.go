@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -88,6 +89,8 @@ type Server struct {
 	mu sync.Mutex
 	// leading ends when this replica does not measure any more; nil if it does not.
 	leading context.Context
+	// seen reports whether the instances that were there at the beginning of the lead are in probes.
+	seen    func() bool
 	probes  map[string]*target // by their instances
 	running sync.WaitGroup
 }
@@ -130,10 +133,13 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("follow the probes: %w", err)
 	}
+	s.mu.Lock()
+	s.seen = handle.HasSynced
+	s.mu.Unlock()
 	<-ctx.Done()
 	_ = informer.RemoveEventHandler(handle)
 	s.mu.Lock()
-	s.leading = nil
+	s.leading, s.seen = nil, nil
 	s.mu.Unlock()
 	s.running.Wait()
 	return nil
@@ -169,6 +175,21 @@ func (s *Server) target(instance *v1alpha1.ServiceInstance) *target {
 		s.running.Go(t.measure)
 	}
 	return t
+}
+
+// Connection returns whether the probe of a cluster is connected, and why not. It is empty if there is no probe, and unknown
+// where it is not known yet.
+func (s *Server) Connection(cluster string) (state metav1.ConditionStatus, why string) {
+	s.mu.Lock()
+	t, known := s.probes[v1alpha1.InstanceName(v1alpha1.PlatformSelf, v1alpha1.ProbeID(cluster))], s.Results == nil || s.seen != nil && s.seen()
+	s.mu.Unlock()
+	switch {
+	case t != nil:
+		return t.connection()
+	case known:
+		return "", ""
+	}
+	return metav1.ConditionUnknown, ""
 }
 
 func (s *Server) forget(name string) {

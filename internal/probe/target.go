@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -34,6 +35,8 @@ type target struct {
 	// due is the start of the pod that was asked for at since, and has not answered yet; empty if there is none.
 	due   string
 	since time.Time
+	// problem of the last question; nil if it was answered.
+	problem error
 }
 
 func newTarget(s *Server, instance *v1alpha1.ServiceInstance) *target {
@@ -86,6 +89,23 @@ func (t *target) current() *connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.conn
+}
+
+// connection returns what Server.Connection does.
+func (t *target) connection() (state metav1.ConditionStatus, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.conn != nil && !t.conn.hasEnded():
+		return metav1.ConditionTrue, "its probe is connected"
+	case t.conn == nil && t.problem == nil:
+		return metav1.ConditionUnknown, "" // it has had no time to come
+	case t.conn == nil:
+		return metav1.ConditionFalse, "its probe has never connected to this replica; its log on the cluster says why"
+	case t.problem != nil && !errors.Is(t.problem, errAway):
+		return metav1.ConditionFalse, "its probe's connection was ended: " + t.problem.Error()
+	}
+	return metav1.ConditionFalse, "its probe's connection has ended"
 }
 
 // errAway means that a probe is not connected.
@@ -197,6 +217,11 @@ func (t *target) ask(c *connection, size int, patience time.Duration, result fun
 	if t.ctx.Err() != nil {
 		return false // this replica has ended it
 	}
+	t.mu.Lock()
+	if err == nil || t.problem == nil || !errors.Is(err, errAway) {
+		t.problem = err // being away follows from what was before
+	}
+	t.mu.Unlock()
 	if err != nil && c != nil {
 		go c.close(websocket.StatusPolicyViolation, err.Error()) // no late answer counts for another question
 	}

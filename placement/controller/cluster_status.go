@@ -28,6 +28,8 @@ const (
 	reasonUncordoned = "Uncordoned"
 	reasonEmpty      = "Empty"
 	reasonInUse      = "InUse"
+	reasonConnected  = "Connected"
+	reasonAway       = "NotConnected"
 )
 
 // report writes the state of the watch into the cluster's status: exactly, except the latency,
@@ -145,6 +147,19 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionReady, false, reason, message)
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "takes placements")
+	}
+}
+
+// reportConnection writes whether the cluster's probe is connected. What is not known yet stays.
+func (r *clusterReconciler) reportConnection(cluster *v1alpha1.MemberCluster) {
+	conditions := &cluster.Status.Conditions
+	switch state, why := r.Connection(cluster.Name); state {
+	case "":
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionMeasured)
+	case metav1.ConditionTrue:
+		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionMeasured, state, reasonConnected, why)
+	case metav1.ConditionFalse:
+		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionMeasured, state, reasonAway, why)
 	}
 }
 

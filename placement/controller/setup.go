@@ -6,6 +6,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -64,6 +65,9 @@ type Options struct {
 	ProbeEvery time.Duration
 	// Probed is called with the result of each probe; may be nil. It must not block.
 	Probed func(cluster string, at time.Time, latency time.Duration, err error)
+	// Connection returns whether the probe on a cluster is connected, and why not. It is empty if the cluster has none, and
+	// unknown where it is not known yet; may be nil.
+	Connection func(cluster string) (state metav1.ConditionStatus, why string)
 	// ProbeTimeout bounds one probe; zero means 5 s.
 	ProbeTimeout time.Duration
 	// ObserveEvery is the time between two checks of a delivered instance; zero means 5 min.
@@ -192,6 +196,9 @@ func (o Options) complete() Options {
 	}
 	if o.Probed == nil {
 		o.Probed = func(string, time.Time, time.Duration, error) {}
+	}
+	if o.Connection == nil {
+		o.Connection = func(string) (metav1.ConditionStatus, string) { return "", "" }
 	}
 	if o.ProbeTimeout == 0 {
 		o.ProbeTimeout = 5 * time.Second
