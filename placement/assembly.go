@@ -323,6 +323,9 @@ func (a *assembly) holds(place, component int, at candidate) bool {
 		return false
 	}
 	held := a.snapshot.Reserved(a.request.ID, at.cluster().Name)
+	if together != nil && a.evaluations[component].spoken[at.cluster().Name] != "" && !held.covers(together) {
+		return false
+	}
 	for name, need := range together {
 		if _, class := v1alpha1.StorageClassOf(name); !class && at.page.column(a.snapshot.columnOf(name)).left(a.request.atBest)[at.row]+held[name] < need {
 			return false

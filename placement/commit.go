@@ -103,6 +103,7 @@ func (s *Snapshot) allows(r Request, d Decision, by *Snapshot) bool {
 	if r.Upstream != nil {
 		entry = append(entry, noRoom(r.Upstream, s))
 	}
+	spoken := s.spokenFor(r)
 	for i := range d.Placements {
 		p := &d.Placements[i]
 		was, _ := by.find(p.Cluster)
@@ -115,11 +116,10 @@ func (s *Snapshot) allows(r Request, d Decision, by *Snapshot) bool {
 			return false
 		}
 		stays := slices.Contains(r.Current, p.Cluster)
-		asked := entry
-		if len(s.preemptions) > 0 {
-			asked = append(slices.Clip(entry), spokenFor(r, s, held))
+		if spoken[p.Cluster] != "" && !held.covers(p.Reserved) {
+			return false
 		}
-		if _, refused := refusal(is, asked, stays); refused || !stays && !s.holes(p.Cluster).take(p.LargestPods) {
+		if _, refused := refusal(is, entry, stays); refused || !stays && !s.holes(p.Cluster).take(p.LargestPods) {
 			return false
 		}
 	}

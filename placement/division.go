@@ -62,6 +62,9 @@ func (e *evaluation) capacity(at position) int64 {
 			return 0
 		}
 	}
+	if len(e.spoken) > 0 && e.spoken[at.cluster().Name] != "" {
+		capacity = min(capacity, e.replicasHeld(at))
+	}
 	return capacity
 }
 

@@ -87,6 +87,8 @@ type evaluation struct {
 	joint string
 	// thrift returns the part of a cluster's rank that its price takes; nil means nothing.
 	thrift func(position) int64
+	// spoken are the clusters on which the request gets no more than it holds, see Snapshot.spokenFor.
+	spoken map[string]string
 	// cut is true if the search for a choice with room for all replicas ended before its end.
 	cut bool
 	// ranked are the candidates of the last pick, as far as they matter; by group for a spread.
@@ -115,6 +117,7 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 // newEvaluation judges the clusters that the request is on. filterOthers judges the others.
 func newEvaluation(r Request, s *Snapshot) *evaluation {
 	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
+	e.spoken = s.spokenFor(r)
 	e.scratch = scratches.Get().(*scratch)
 	e.fits = take(&e.scratch.sets, len(e.pages))
 	for i, p := range e.pages {

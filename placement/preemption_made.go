@@ -60,18 +60,7 @@ func (s *Snapshot) Preempting(victim, cluster string) (instance string, found *v
 // priority. A request stays on such a cluster if it asks for no more there than is held: what others
 // leave is not for it either.
 func spokenFor(r Request, s *Snapshot, held Resources) filter {
-	class := s.policies.class(r.Class)
-	by := map[string]string{}
-	for id, p := range s.preemptions {
-		if id == r.ID || class != nil && p.Priority < class.Value {
-			continue
-		}
-		for _, cluster := range p.Clusters() {
-			if by[cluster] == "" || id < by[cluster] {
-				by[cluster] = id
-			}
-		}
-	}
+	by := s.spokenFor(r)
 	return filter{reason: ReasonSpokenFor, entry: held.covers(r.on(1)), passing: true,
 		rejects: func(p *page, among set) set {
 			var there set
@@ -87,6 +76,26 @@ func spokenFor(r Request, s *Snapshot, held Resources) filter {
 			return "room is being made there for " + of(id, s.preemptions[id])
 		},
 	}
+}
+
+// spokenFor returns the clusters on which room is being made for instances of the same or a higher priority than a request,
+// and for each of them the instance, the first by name.
+func (s *Snapshot) spokenFor(r Request) map[string]string {
+	if len(s.preemptions) == 0 || r.atBest {
+		return nil
+	}
+	class, by := s.policies.class(r.Class), map[string]string{}
+	for id, p := range s.preemptions {
+		if id == r.ID || class != nil && p.Priority < class.Value {
+			continue
+		}
+		for _, cluster := range p.Clusters() {
+			if by[cluster] == "" || id < by[cluster] {
+				by[cluster] = id
+			}
+		}
+	}
+	return by
 }
 
 // of names an instance for which room is made, with its priority class if it has one.
