@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/test/controlplane"
@@ -34,7 +35,7 @@ func measureDelivery(ctx context.Context, b *bench) (table, error) {
 		return t, err
 	}
 	defer s.kill()
-	hand, err := newHand(ctx, s, clusters[0])
+	hand, err := newHand(ctx, s, clusters[0], "bench", "small")
 	if err != nil {
 		return t, err
 	}
@@ -172,29 +173,34 @@ type patternObject struct {
 	object *unstructured.Unstructured
 }
 
-// patternKinds are the kinds that Sluice delivers, in the order in which it does.
+// patternKinds are the kinds that Sluice delivers, in the order in which it does. Only workloads have the last ones.
 var patternKinds = []schema.GroupVersionResource{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 	{Version: "v1", Resource: "resourcequotas"},
 	{Version: "v1", Resource: "limitranges"},
 	{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+	{Version: "v1", Resource: "configmaps"},
+	{Version: "v1", Resource: "serviceaccounts"},
+	{Group: "apps", Version: "v1", Resource: "deployments"},
 }
 
 var namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// newHand has Sluice deliver an instance and takes it as the pattern.
-func newHand(ctx context.Context, s *sluice, cluster *controlplane.ControlPlane) (*hand, error) {
-	if err := s.provision(ctx, "pattern", 1); err != nil {
+// newHand has Sluice deliver an instance of a plan and takes it as the pattern.
+func newHand(ctx context.Context, s *sluice, cluster *controlplane.ControlPlane, service, plan string) (*hand, error) {
+	if err := s.order(ctx, "pattern", fmt.Sprintf(`{"service_id":%q,"plan_id":%q,"organization_guid":"o","space_guid":"s"}`, service, plan)); err != nil {
 		return nil, err
 	}
 	if err := s.await(ctx, "pattern"); err != nil {
 		return nil, err
 	}
-	objects, err := dynamic.NewForConfig(cluster.Config())
+	config := rest.CopyConfig(cluster.Config())
+	config.QPS = -1 // as Sluice has
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	quotas, err := kubernetes.NewForConfig(cluster.Config())
+	quotas, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -210,21 +216,23 @@ func newHand(ctx context.Context, s *sluice, cluster *controlplane.ControlPlane)
 		if err != nil {
 			return nil, fmt.Errorf("find the pattern: %w", err)
 		}
-		if len(list.Items) == 0 {
-			return nil, fmt.Errorf("find the pattern: Sluice has delivered no %s", kind.Resource)
-		}
 		for i := range list.Items {
 			h.pattern = append(h.pattern, patternObject{kind, plain(&list.Items[i])})
 		}
 	}
+	if len(h.pattern) < len(patternKinds) {
+		return nil, fmt.Errorf("find the pattern: Sluice has delivered only %d objects", len(h.pattern))
+	}
 	return h, nil
 }
 
-// plain is an object without what the API server adds.
+// plain is an object without what the API server adds, and without the label by which Sluice would follow it.
 func plain(o *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := o.DeepCopy()
 	kept.Object["metadata"] = map[string]any{"name": o.GetName()}
-	kept.SetLabels(o.GetLabels())
+	labels := o.GetLabels()
+	delete(labels, v1alpha1.LabelHub)
+	kept.SetLabels(labels)
 	kept.SetAnnotations(o.GetAnnotations())
 	delete(kept.Object, "status")
 	return kept
@@ -244,6 +252,11 @@ func (h *hand) create(ctx context.Context, namespace string) error {
 		}
 	}
 	return nil
+}
+
+// remove deletes a namespace with everything in it, and does not wait for it.
+func (h *hand) remove(ctx context.Context, namespace string) error {
+	return h.objects.Resource(namespaceKind).Delete(ctx, namespace, metav1.DeleteOptions{})
 }
 
 // awaitQuota returns when the cluster enforces the namespace's quota.

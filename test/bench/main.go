@@ -5,6 +5,7 @@
 //	go run ./test/bench                                  # everything, about half an hour
 //	go run ./test/bench -only catalog,delivery           # some of it
 //	go run ./test/bench -only decisions -rows CEL        # some rows of the tables of the engine
+//	go run ./test/bench -only workloads -rows none       # the workloads without the peers
 //	go run ./test/bench -quick                           # a smoke test; its figures mean nothing
 //	go run ./test/bench -markdown docs/performance.md    # and write the tables there
 //
@@ -40,7 +41,7 @@ type options struct {
 	quick bool
 	// only are the names of the questions to answer; none means all.
 	only []string
-	// rows of the engine's tables to measure; nil means all.
+	// rows of the engine's tables to measure, and peers of the workloads; nil means all.
 	rows *regexp.Regexp
 	// markdown is the file whose figures are replaced.
 	markdown string
@@ -85,7 +86,7 @@ func main() {
 	var only, rows string
 	flag.BoolVar(&o.quick, "quick", false, "a smoke test of less than a minute; its figures mean nothing")
 	flag.StringVar(&only, "only", "", "questions to answer, comma-separated: "+strings.Join(names(), ", "))
-	flag.StringVar(&rows, "rows", "", "regular expression of the rows of "+strings.Join(names()[:2], " and ")+" that are measured, default all")
+	flag.StringVar(&rows, "rows", "", "regular expression of the rows of "+strings.Join(names()[:2], " and ")+" that are measured, and of the peers (OCM, Karmada) that workloads are measured beside, default all")
 	flag.StringVar(&o.markdown, "markdown", "", "file in which to replace the figures")
 	flag.Parse()
 	if only != "" {
@@ -114,7 +115,7 @@ func names() []string {
 	return all
 }
 
-// measures reports whether a row of the engine's tables is measured.
+// measures reports whether a row of the engine's tables, or a peer, is measured.
 func (o options) measures(row string) bool { return o.rows == nil || o.rows.MatchString(row) }
 
 // run answers the questions and prints the tables.

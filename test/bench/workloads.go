@@ -50,11 +50,11 @@ func measureWorkloads(ctx context.Context, b *bench) (table, error) {
 	t := table{
 		question: "How long does it take until a workload's pod is scheduled, beside a Deployment by hand, OCM and Karmada?",
 		note: "One member cluster, a real control plane on the same machine, with simulated kubelets. By hand is a Go client that " +
-			"creates a Deployment of the same pod in a namespace that is there. OCM and Karmada are running, each with a control plane of " +
+			"creates a Deployment of the same pod in a namespace that is there; of the same objects, one that creates the very objects that " +
+			"Sluice has delivered, each after the other, and deletes their namespace. OCM and Karmada are running, each with a control plane of " +
 			"its own as hub, and carry the same Deployment to a namespace that is there, by a placement and a policy that are there; " +
-			"Sluice also makes the namespace, with its quota, rights and policies. Alone: one after the other, the four in turn. " +
+			"Sluice also makes the namespace, with its quota, rights and policies. Alone: one after the other, one way after the other. " +
 			"Together: all are ordered at the same time; the figure is when the last is. Gone: from the request until no pod is left.",
-		header: []string{"", "by hand", "OCM", "Karmada", "Sluice", "bar", ""},
 	}
 	s, clusters, err := b.serveWithClusters(ctx, "workloads", 1)
 	defer b.release(clusters)
@@ -73,12 +73,22 @@ func measureWorkloads(ctx context.Context, b *bench) (table, error) {
 	if err != nil {
 		return t, err
 	}
-	ocm, karmada, stop, err := b.startPeers(ctx, clusters[0], member)
+	same, err := newHand(ctx, s, clusters[0], "workloads", "pod")
+	if err != nil {
+		return t, err
+	}
+	ways := []way{byHand(member, pods), bySame(same, pods)}
+	others, stop, err := b.startPeers(ctx, clusters[0], member, pods)
 	defer stop()
 	if err != nil {
 		return t, err
 	}
-	ways := []way{byHand(member, pods), byPeer("OCM", ocm, pods), byPeer("Karmada", karmada, pods), bySluice(s, pods)}
+	ways = append(append(ways, others...), bySluice(s, pods))
+	t.header = []string{""}
+	for _, w := range ways {
+		t.header = append(t.header, w.name)
+	}
+	t.header = append(t.header, "bar", "")
 	count := pick(b, 100, 3)
 
 	scheduled, gone := make([]latencies, len(ways)), make([]latencies, len(ways))
@@ -146,8 +156,8 @@ func each(all []latencies, figure func(latencies) time.Duration) []time.Duration
 	return figures
 }
 
-// startPeers runs the peers with a member cluster. stop ends those that were started, and is never nil.
-func (b *bench) startPeers(ctx context.Context, cluster *controlplane.ControlPlane, member kubernetes.Interface) (ocm, karmada peers.Peer, stop func(), err error) {
+// startPeers runs those peers that -rows names with a member cluster. stop ends those that were started, and is never nil.
+func (b *bench) startPeers(ctx context.Context, cluster *controlplane.ControlPlane, member kubernetes.Interface, pods *podWatch) (ways []way, stop func(), err error) {
 	var running []peers.Peer
 	stop = func() {
 		for _, p := range running {
@@ -156,19 +166,24 @@ func (b *bench) startPeers(ctx context.Context, cluster *controlplane.ControlPla
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: peers.Namespace}}
 	if _, err := member.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return nil, nil, stop, err
+		return nil, stop, err
 	}
-	b.say("workloads: start OCM")
-	if ocm, err = peers.StartOCM(ctx, b.folder, cluster); err != nil {
-		return nil, nil, stop, fmt.Errorf("start OCM: %w", err)
+	for _, known := range []struct {
+		name  string
+		start func(context.Context, string, *controlplane.ControlPlane) (peers.Peer, error)
+	}{{"OCM", peers.StartOCM}, {"Karmada", peers.StartKarmada}} {
+		if !b.measures(known.name) {
+			continue
+		}
+		b.say("workloads: start %s", known.name)
+		p, err := known.start(ctx, b.folder, cluster)
+		if err != nil {
+			return nil, stop, fmt.Errorf("start %s: %w", known.name, err)
+		}
+		running = append(running, p)
+		ways = append(ways, byPeer(known.name, p, pods))
 	}
-	running = append(running, ocm)
-	b.say("workloads: start Karmada")
-	if karmada, err = peers.StartKarmada(ctx, b.folder, cluster); err != nil {
-		return nil, nil, stop, fmt.Errorf("start Karmada: %w", err)
-	}
-	running = append(running, karmada)
-	return ocm, karmada, stop, nil
+	return ways, stop, nil
 }
 
 // way is a way to have a pod: start returns when it is scheduled, settle when nothing is waited for any
@@ -258,6 +273,27 @@ func byHand(member kubernetes.Interface, pods *podWatch) way {
 				return err
 			}
 			return pods.await(ctx, namespace+"/"+name, false)
+		},
+	}
+}
+
+// bySame makes by hand what Sluice makes.
+func bySame(h *hand, pods *podWatch) way {
+	namespace := func(name string) string { return "same-" + name }
+	return way{
+		name: "by hand, the same objects",
+		start: func(ctx context.Context, name string) error {
+			if err := h.create(ctx, namespace(name)); err != nil {
+				return err
+			}
+			return pods.await(ctx, namespace(name)+"/web", true)
+		},
+		settle: func(context.Context, string) error { return nil },
+		end: func(ctx context.Context, name string) error {
+			if err := h.remove(ctx, namespace(name)); err != nil {
+				return err
+			}
+			return pods.await(ctx, namespace(name)+"/web", false)
 		},
 	}
 }
