@@ -57,8 +57,10 @@ var deliveredKinds = []struct {
 
 // news receives changes of instances on a cluster. Its functions get the instance's name.
 type news struct {
-	// lost is called if an object was deleted, or if its spec was changed.
+	// lost is called if an object in a namespace was deleted, or if its spec was changed.
 	lost func(instance string)
+	// ended is called if a namespace is gone.
+	ended func(instance string)
 	// moved is called if the standing of an object has changed on which a workload's health depends.
 	moved func(instance string)
 }
@@ -121,7 +123,11 @@ func (n news) of(event watch.Event, known map[types.UID]seen) {
 	switch event.Type {
 	case watch.Deleted:
 		delete(known, o.GetUID())
-		tellOwner(event.Object, n.lost)
+		if o.GetNamespace() == "" {
+			tellOwner(event.Object, n.ended)
+		} else {
+			tellOwner(event.Object, n.lost)
+		}
 		return
 	case watch.Modified:
 		if now.generation > 0 && (!isKnown || before.generation != now.generation) {

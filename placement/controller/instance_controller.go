@@ -66,6 +66,8 @@ type instanceReconciler struct {
 	// observations hold when each instance is checked next.
 	observations sync.Map
 	applied      applied
+	// removing has the names of the instances whose removal has begun, see isRemoved.
+	removing sync.Map
 }
 
 // phase does one step, or finds it done. After a zero result the next phase runs.
@@ -206,4 +208,5 @@ func (r *instanceReconciler) forget(name string) {
 	r.unsettled.Delete(name)
 	r.observations.Delete(name)
 	r.applied.forget(name)
+	r.removing.Delete(name)
 }

@@ -65,12 +65,36 @@ const afterLoss = 250 * time.Millisecond
 const afterNews = 50 * time.Millisecond
 
 // moved triggers a pass over an instance whose workload has come further on a cluster. The pass does
-// something only if an operation waits for it.
-func (r *instanceReconciler) moved(instance string) { r.lookAfter(instance, afterNews) }
+// something only if an operation waits for it, which a removal does not.
+func (r *instanceReconciler) moved(instance string) {
+	if !r.isRemoved(instance) {
+		r.lookAfter(instance, afterNews)
+	}
+}
+
+// isRemoved reports whether the removal of an instance has begun. It ends object by object, and each of them would trigger a
+// pass, which asks the cluster and finds the namespace still there.
+func (r *instanceReconciler) isRemoved(instance string) bool {
+	_, is := r.removing.Load(instance)
+	return is
+}
+
+// ended triggers a pass at once over an instance that is being removed when a namespace of it is gone; that of another
+// instance is lost.
+func (r *instanceReconciler) ended(instance string) {
+	if !r.isRemoved(instance) {
+		r.lost(instance)
+		return
+	}
+	r.lookAfter(instance, 0)
+}
 
 // lost triggers a check of an instance shortly after one of its objects was deleted or changed on a
-// cluster, and a pass over one that is being delivered or removed. Writes by Sluice itself trigger one, too.
+// cluster, and a pass over one that is being delivered. Writes by Sluice itself trigger one, too.
 func (r *instanceReconciler) lost(instance string) {
+	if r.isRemoved(instance) {
+		return
+	}
 	r.applied.forget(instance)
 	if known, ok := r.observations.Load(instance); ok {
 		o := known.(observation)

@@ -20,6 +20,7 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil
 	}
+	r.removing.Store(s.Name, true)
 	left, err := r.unbind(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err

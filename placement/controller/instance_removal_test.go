@@ -2,16 +2,22 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/capi"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 	"github.com/sluice-dev/sluice/placement/registration"
 )
@@ -47,6 +53,51 @@ func TestABindingThatTheCacheDoesNotShowYetGoesWithItsInstance(t *testing.T) {
 	w.must(w.hub.Update(t.Context(), binding))
 	if _, err := w.pass("si-a"); err != nil || !w.gone("si-a") {
 		t.Errorf("the instance is not gone: %v", err)
+	}
+}
+
+// What is deleted object by object with a namespace triggers no passes over an instance that is being removed, but the end of
+// the namespace does, at once. Of other instances each of these is a loss.
+func TestOnlyTheEndOfANamespaceIsNewsOfARemoval(t *testing.T) {
+	w := onEU(t)
+	var looks []time.Duration
+	note := func(_ string, wait time.Duration) { looks = append(looks, wait) }
+	w.reconciler.after.Store(&note)
+	of := news{lost: w.reconciler.lost, ended: w.reconciler.ended, moved: w.reconciler.moved}
+	object := func(kind, namespace, ready string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
+		o.SetUID(types.UID(kind))
+		o.SetNamespace(namespace)
+		o.SetLabels(map[string]string{v1alpha1.LabelInstance: "si-a"})
+		if ready != "" {
+			w.must(unstructured.SetNestedSlice(o.Object, []any{map[string]any{"type": "Ready", "status": ready}}, "status", "conditions"))
+		}
+		return o
+	}
+	ends := func() []time.Duration {
+		looks = nil
+		known := map[types.UID]seen{}
+		of.of(watch.Event{Type: watch.Added, Object: object("Thing", "n", "True")}, known)
+		of.of(watch.Event{Type: watch.Modified, Object: object("Thing", "n", "False")}, known)
+		of.of(watch.Event{Type: watch.Deleted, Object: object("Thing", "n", "")}, known)
+		of.of(watch.Event{Type: watch.Deleted, Object: object("Namespace", "", "")}, known)
+		return looks
+	}
+	if got, want := ends(), []time.Duration{afterNews, afterLoss, afterLoss}; !slices.Equal(got, want) {
+		t.Errorf("before its removal it is looked at after %v, want %v", got, want)
+	}
+	w.deprovision("si-a")
+	w.driver.fail("remove eu", &delivery.PendingError{Step: "delete the namespace"})
+	w.passes("si-a")
+	if got, want := ends(), []time.Duration{0}; !slices.Equal(got, want) {
+		t.Errorf("while it is removed it is looked at after %v, want %v", got, want)
+	}
+	w.driver.fail("remove eu", nil)
+	if _, err := w.pass("si-a"); err != nil || !w.gone("si-a") {
+		t.Errorf("the instance is not gone: %v", err)
+	}
+	if w.reconciler.isRemoved("si-a") {
+		t.Error("it is remembered when it is gone")
 	}
 }
 

@@ -163,7 +163,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
 	}
 	instances.failed = clusters.orderFailed
-	clusters.news = news{lost: instances.lost, moved: instances.moved}
+	clusters.news = news{lost: instances.lost, ended: instances.ended, moved: instances.moved}
 	instances.bindings = []client.Reader{mgr.GetClient()}
 	if !alone {
 		instances.bindings = append(instances.bindings, mgr.GetAPIReader())

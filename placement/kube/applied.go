@@ -20,8 +20,9 @@ import (
 )
 
 // applyCheck is the shortest time between two looks at a workload that is applied and starting, unless a change of
-// what it consists of triggers one. What pods wait for is found by these looks only.
-const applyCheck = time.Second
+// what it consists of triggers one. What pods wait for is found by these looks only, and an operation does not say what it
+// waits for before it has waited as long.
+const applyCheck = 2 * time.Second
 
 // digest returns a digest of everything that deliver applies.
 func (t *target) digest(objects []*unstructured.Unstructured) (string, error) {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -10,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
@@ -68,6 +71,27 @@ func TestDefaultsOfContainers(t *testing.T) {
 		_, atLeast := (*limits.Min)[corev1.ResourceEphemeralStorage]
 		if _, cpu := (*limits.Default)[corev1.ResourceCPU]; byDefault != row.want || atLeast != row.want || !cpu {
 			t.Errorf("%s: by default %v, at least %v", name, *limits.Default, *limits.Min)
+		}
+	}
+}
+
+// Before the controller of a Deployment has seen it, no pods are asked for: there are none of its yet.
+func TestPodsThatNobodyMakesYet(t *testing.T) {
+	for name, row := range map[string]struct{ observed, lists int64 }{"not seen": {1, 0}, "seen": {2, 1}} {
+		lists := int64(0)
+		c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				lists++
+				return nil
+			},
+		})
+		on := &target{Tenant: &tenant.Tenant{Namespace: "n", Connection: &member.Connection{Cluster: "eu", Client: c}}}
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "generation": int64(2)},
+			"spec": map[string]any{"replicas": int64(1)}, "status": map[string]any{"observedGeneration": row.observed, "replicas": int64(1)},
+		}}
+		if why, _, err := on.blocked(t.Context(), o); err != nil || why != "" || lists != row.lists {
+			t.Errorf("%s: %d lists, want %d; %q, %v", name, lists, row.lists, why, err)
 		}
 	}
 }

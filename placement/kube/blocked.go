@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,8 +15,12 @@ import (
 )
 
 // blocked returns why the pods of an object, as it is on the cluster, are not ready: the reason, as Kubernetes calls it,
-// and more for operators. Both are empty if nothing is wrong yet.
+// and more for operators. Both are empty if nothing is wrong yet, or if the controller that makes them has not seen the
+// object yet.
 func (t *target) blocked(ctx context.Context, o *unstructured.Unstructured) (why, more string, err error) {
+	if o.GroupVersionKind().Group == appsv1.GroupName && numberIn(o, "status", "observedGeneration") < o.GetGeneration() {
+		return "", "", nil
+	}
 	var pods corev1.PodList
 	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace), client.MatchingLabels{v1alpha1.LabelComponent: componentOf(o)}); err != nil {
 		return "", "", fmt.Errorf("list pods: %w", err)
@@ -56,18 +61,13 @@ func blockedPod(pod *corev1.Pod) (why, more string) {
 // because of the quota.
 const failedCreate = "FailedCreate"
 
-// notMade returns why pods of an object are missing, by the last event that says so. Both are empty if none is missing, or
-// if the controller that makes them has not seen the object yet.
+// notMade returns why pods of an object are missing, by the last event that says so. Both are empty if none is missing.
 func (t *target) notMade(ctx context.Context, o *unstructured.Unstructured) (why, more string, err error) {
-	number := func(path ...string) int64 {
-		n, _, _ := unstructured.NestedInt64(o.Object, path...)
-		return n
-	}
-	want, made, isSeen := number("spec", "replicas"), number("status", "replicas"), number("status", "observedGeneration") >= o.GetGeneration()
+	want, made := numberIn(o, "spec", "replicas"), numberIn(o, "status", "replicas")
 	if o.GetKind() == "Job" {
-		want, made, isSeen = number("spec", "parallelism"), number("status", "active"), true
+		want, made = numberIn(o, "spec", "parallelism"), numberIn(o, "status", "active")
 	}
-	if made >= want || !isSeen {
+	if made >= want {
 		return "", "", nil
 	}
 	var events corev1.EventList
@@ -85,6 +85,12 @@ func (t *target) notMade(ctx context.Context, o *unstructured.Unstructured) (why
 		return "", "", nil
 	}
 	return failedCreate, ": " + last.Message, nil
+}
+
+// numberIn returns a number of an object; zero if it has none.
+func numberIn(o *unstructured.Unstructured, path ...string) int64 {
+	n, _, _ := unstructured.NestedInt64(o.Object, path...)
+	return n
 }
 
 // makesPodsOf reports whether an event is about an object, or about a ReplicaSet of it.
