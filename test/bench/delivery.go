@@ -164,7 +164,7 @@ func stopAll(clusters []*controlplane.ControlPlane) {
 // hand makes by hand what Sluice makes.
 type hand struct {
 	objects dynamic.Interface
-	quotas  kubernetes.Interface
+	kube    kubernetes.Interface
 	pattern []patternObject
 }
 
@@ -200,11 +200,11 @@ func newHand(ctx context.Context, s *sluice, cluster *controlplane.ControlPlane,
 	if err != nil {
 		return nil, err
 	}
-	quotas, err := kubernetes.NewForConfig(config)
+	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	h := &hand{objects: objects, quotas: quotas}
+	h := &hand{objects: objects, kube: kube}
 	name := v1alpha1.MemberNamespace(v1alpha1.InstanceName("bench", "pattern"))
 	namespace, err := objects.Resource(namespaceKind).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -254,15 +254,19 @@ func (h *hand) create(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// remove deletes a namespace with everything in it, and does not wait for it.
+// remove deletes a namespace with everything in it, and does not wait for it. As Sluice does, it deletes the pods itself:
+// Kubernetes would begin only after five seconds.
 func (h *hand) remove(ctx context.Context, namespace string) error {
-	return h.objects.Resource(namespaceKind).Delete(ctx, namespace, metav1.DeleteOptions{})
+	if err := h.objects.Resource(namespaceKind).Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return h.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
 // awaitQuota returns when the cluster enforces the namespace's quota.
 func (h *hand) awaitQuota(ctx context.Context, namespace string) error {
 	return poll(ctx, 2*time.Millisecond, func(ctx context.Context) error {
-		quotas, err := h.quotas.CoreV1().ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
+		quotas, err := h.kube.CoreV1().ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

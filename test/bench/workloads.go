@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/test/bench/peers"
@@ -51,9 +47,9 @@ func measureWorkloads(ctx context.Context, b *bench) (table, error) {
 		question: "How long does it take until a workload's pod is scheduled, beside a Deployment by hand, OCM and Karmada?",
 		note: "One member cluster, a real control plane on the same machine, with simulated kubelets. By hand is a Go client that " +
 			"creates a Deployment of the same pod in a namespace that is there; of the same objects, one that creates the very objects that " +
-			"Sluice has delivered, each after the other, and deletes their namespace. OCM and Karmada are running, each with a control plane of " +
+			"Sluice has delivered, each after the other, and deletes their namespace and its pods. OCM and Karmada are running, each with a control plane of " +
 			"its own as hub, and carry the same Deployment to a namespace that is there, by a placement and a policy that are there; " +
-			"Sluice also makes the namespace, with its quota, rights and policies. Alone: one after the other, one way after the other. " +
+			"Sluice also makes the namespace, with its quota, rights and policies. Alone: one after the other, the ways in turn. " +
 			"Together: all are ordered at the same time; the figure is when the last is. Gone: from the request until no pod is left.",
 	}
 	s, clusters, err := b.serveWithClusters(ctx, "workloads", 1)
@@ -113,6 +109,9 @@ func measureWorkloads(ctx context.Context, b *bench) (table, error) {
 		}
 	}
 	all, none := make([]time.Duration, len(ways)), make([]time.Duration, len(ways))
+	if err := awaitCalm(ctx, member); err != nil {
+		return t, err
+	}
 	for i, w := range ways {
 		b.say("workloads: %d together, %s", count, w.name)
 		if all[i], err = timed(func() error { return w.together(ctx, w.start, count) }); err != nil {
@@ -122,6 +121,9 @@ func measureWorkloads(ctx context.Context, b *bench) (table, error) {
 			return t, err
 		}
 		if none[i], err = timed(func() error { return w.together(ctx, w.end, count) }); err != nil {
+			return t, err
+		}
+		if err := awaitCalm(ctx, member); err != nil {
 			return t, err
 		}
 	}
@@ -332,75 +334,4 @@ func timed(do func() error) (time.Duration, error) {
 	began := time.Now()
 	err := do()
 	return time.Since(began), err
-}
-
-// podWatch follows the pods of a cluster. Those of one Deployment have the key namespace/deployment.
-type podWatch struct {
-	mu      sync.Mutex
-	on      map[string]map[string]bool // the pods that are there by key; true if scheduled
-	changed chan struct{}              // closed at the next change
-}
-
-func followPods(ctx context.Context, member kubernetes.Interface) (*podWatch, error) {
-	w := &podWatch{on: map[string]map[string]bool{}, changed: make(chan struct{})}
-	factory := informers.NewSharedInformerFactory(member, 0)
-	informer := factory.Core().V1().Pods().Informer()
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { w.put(o.(*corev1.Pod), false) },
-		UpdateFunc: func(_, o any) { w.put(o.(*corev1.Pod), false) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			w.put(o.(*corev1.Pod), true)
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-	return w, nil
-}
-
-func (w *podWatch) put(pod *corev1.Pod, gone bool) {
-	name := pod.Labels["app"]
-	if component := pod.Labels[v1alpha1.LabelComponent]; component != "" {
-		name = component
-	}
-	key := pod.Namespace + "/" + name
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	// Names come back: the pods of a former life do not count.
-	pods := maps.Clone(w.on[key])
-	if pods == nil {
-		pods = map[string]bool{}
-	}
-	if delete(pods, pod.Name); !gone {
-		pods[pod.Name] = pod.Spec.NodeName != ""
-	}
-	w.on[key] = pods
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
-
-// await returns when a pod of a key is scheduled, or when none is left.
-func (w *podWatch) await(ctx context.Context, key string, scheduled bool) error {
-	for {
-		w.mu.Lock()
-		pods, changed := w.on[key], w.changed
-		w.mu.Unlock()
-		any := false
-		for _, is := range pods {
-			any = any || is
-		}
-		if scheduled && any || !scheduled && len(pods) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the pods of %s: %w", key, ctx.Err())
-		case <-changed:
-		}
-	}
 }
