@@ -265,7 +265,7 @@ func (f *serveFlags) manager(h *hub.Hub, health http.Handler) (ctrl.Manager, err
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{h.Namespace: {}},
-			DefaultTransform:  cache.TransformStripManagedFields(), // nothing reads them, and they are half of an object's size
+			DefaultTransform:  slim,
 		},
 		GracefulShutdownTimeout: ptr.To(max(f.bindTimeout, time.Minute) + 5*time.Second),
 		Metrics: metricsserver.Options{BindAddress: f.metricsListen, ExtraHandlers: map[string]http.Handler{
