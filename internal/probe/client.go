@@ -23,7 +23,7 @@ type Client struct {
 	Broker string
 	// Instance is the name of the probe's ServiceInstance.
 	Instance string
-	// Start is what the broker changes for each new pod of the probe; empty in the first.
+	// Start is a text that the broker changes for each new pod of the probe; empty in the first.
 	Start string
 	// Token returns the probe's token, for each connection.
 	Token func() (string, error)

@@ -232,7 +232,7 @@ func (t *target) ask(c *connection, size int, patience time.Duration, result fun
 // connection is a WebSocket to a probe.
 type connection struct {
 	*websocket.Conn
-	// start is the one that the probe says it was started with.
+	// start is the text with which the probe says that it was started.
 	start string
 	// ended is closed when nothing can be read any more.
 	ended chan struct{}
