@@ -29,30 +29,35 @@ func readInput(cmd *cobra.Command, file string) ([]byte, error) {
 }
 
 // decodeDocuments reads a stream of YAML or JSON documents of one kind, with Go type T, and
-// refuses unknown fields. The result holds only the fields in the documents, so that the
-// hub's defaults apply to the others.
+// refuses other kinds, unknown fields, and a stream without documents. The result holds only
+// the fields in the documents, so that the hub's defaults apply to the others.
 func decodeDocuments[T any](data []byte, kind string) (objects []*unstructured.Unstructured, err error) {
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && len(objects) == 0:
+			return nil, fmt.Errorf("no %s in it", kind)
+		case errors.Is(err, io.EOF):
 			return objects, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
-		}
-		if len(bytes.TrimSpace(document)) == 0 {
-			continue
-		}
-		if err := strictjson.DecodeYAML(document, new(T)); err != nil {
-			return nil, inDocument(len(objects), err)
 		}
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, &object.Object); err != nil {
-			return nil, err
+		err = yaml.Unmarshal(document, &object.Object)
+		if err == nil && len(object.Object) == 0 {
+			continue // nothing, or comments only
 		}
-		if want := v1alpha1.GroupVersion.WithKind(kind); object.GroupVersionKind() != want {
-			return nil, fmt.Errorf("%s: want %s", object.GroupVersionKind(), want)
+		// The kind first: each field of another one is unknown.
+		if want := v1alpha1.GroupVersion.WithKind(kind); err == nil && object.GroupVersionKind() != want {
+			return nil, inDocument(len(objects), fmt.Errorf("kind %q in apiVersion %q: want kind %q in apiVersion %q",
+				object.GetKind(), object.GetAPIVersion(), want.Kind, want.GroupVersion()))
+		}
+		if strict := strictjson.DecodeYAML(document, new(T)); strict != nil {
+			err = strict // it names the line
+		}
+		if err != nil {
+			return nil, inDocument(len(objects), err)
 		}
 		objects = append(objects, object)
 	}

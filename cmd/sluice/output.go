@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -81,6 +82,9 @@ const longestCell = 60
 
 // print writes value as a document, or the table.
 func (o *outputFlag) print(w io.Writer, value any, t table) error {
+	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.IsNil() {
+		value = []any{} // a script reads it as a list
+	}
 	switch o.format {
 	case outputJSON:
 		return printJSON(w, value)

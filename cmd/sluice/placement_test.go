@@ -156,6 +156,9 @@ func TestOperatorOfPlacement(t *testing.T) {
 		if out := must("rebalance", "--least-gain", "60"); !strings.Contains(out, "no move gains 60 points or more") {
 			t.Errorf("proposed: %s", out)
 		}
+		if out := must("rebalance", "--least-gain", "60", "-o", "json"); out != "[]\n" {
+			t.Errorf("the document of no proposal is %q", out)
+		}
 		reload(instance)
 		if len(instance.Annotations) > 0 {
 			t.Error("a proposal was a surprise")
