@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -148,6 +149,21 @@ func (w *world) next(kind string, fails bool) result {
 			w.Fatalf("wait for a %s that fails: %t", kind, fails)
 		}
 	}
+}
+
+// within returns the results that come within a simulated time.
+func (w *world) within(after time.Duration) []result {
+	time.Sleep(after)
+	synctest.Wait()
+	return w.left()
+}
+
+// left takes the results that are there.
+func (w *world) left() (results []result) {
+	for len(w.results) > 0 {
+		results = append(results, <-w.results)
+	}
+	return results
 }
 
 // probe runs the client as the probe of fra, with a start, until the returned function is called.

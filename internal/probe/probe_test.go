@@ -85,8 +85,8 @@ func TestTheStartOfAPod(t *testing.T) {
 	pod()
 	w.probe("third")
 	w.next("start", false)
-	for len(w.results) > 0 {
-		if r := <-w.results; r.kind == "start" {
+	for _, r := range w.left() {
+		if r.kind == "start" {
 			t.Errorf("there is another start: %+v", r)
 		}
 	}
@@ -102,10 +102,8 @@ func TestAPodThatDoesNotStart(t *testing.T) {
 		defer cancel()
 		w.server.leading, w.server.Every = ctx, 10*time.Second
 		count := func(after time.Duration) (n int) {
-			time.Sleep(after)
-			synctest.Wait()
-			for len(w.results) > 0 {
-				if r := <-w.results; r.kind == "start" {
+			for _, r := range w.within(after) {
+				if r.kind == "start" {
 					if n++; r.took != StartPatience {
 						t.Errorf("a start is %+v", r)
 					}
@@ -275,16 +273,14 @@ func TestAProbeThatDoesNotCome(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		w.server.leading, w.server.Every = ctx, 10*time.Second
-		count := func(after time.Duration) (n int) {
-			time.Sleep(after)
-			synctest.Wait()
-			for len(w.results) > 0 {
-				if r := <-w.results; !errors.Is(r.err, errAway) {
+		count := func(after time.Duration) int {
+			results := w.within(after)
+			for _, r := range results {
+				if !errors.Is(r.err, errAway) {
 					t.Errorf("a result is %+v", r)
 				}
-				n++
 			}
-			return n
+			return len(results)
 		}
 		w.server.see(nil, ordered)
 		if n := count(time.Hour); n != 0 {

@@ -148,12 +148,17 @@ func (t *target) measure() {
 	}
 }
 
+// awaited returns the start of the pod that is due, and since when; empty if there is none.
+func (t *target) awaited() (due string, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.due, t.since
+}
+
 // start times the pod that is due, once it has answered. One that does not answer has to come again.
 func (t *target) start() {
 	c := t.current()
-	t.mu.Lock()
-	due, since := t.due, t.since
-	t.mu.Unlock()
+	due, since := t.awaited()
 	if due == "" || c.start != due {
 		return
 	}
@@ -168,9 +173,7 @@ func (t *target) start() {
 
 // giveUp counts a pod that has not come in time as one that took that long.
 func (t *target) giveUp() {
-	t.mu.Lock()
-	due, since := t.due, t.since
-	t.mu.Unlock()
+	due, since := t.awaited()
 	if due != "" && time.Since(since) >= StartPatience {
 		t.started(due, StartPatience)
 	}
