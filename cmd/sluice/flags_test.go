@@ -93,13 +93,14 @@ func TestMeasurementsKnowHowOftenClustersAreProbed(t *testing.T) {
 			if err := cmd.ParseFlags(strings.Fields(row.flags)); err != nil {
 				t.Fatal(err)
 			}
-			if took := f.probed(12*time.Second) != nil; took != row.measure {
+			p := prepared{measure: f.measured(12 * time.Second)}
+			if took := p.probed() != nil; took != row.measure {
 				t.Errorf("measures is %t", took)
 			}
-			if row.measure && (f.measure.Every != 12*time.Second || f.measure.Probes.Window != f.measureEvery || f.measure.Vantage != "fra") {
-				t.Errorf("measures %+v", f.measure)
+			if row.measure && (p.measure.Every != 12*time.Second || p.measure.Probes.Window != f.measureEvery || p.measure.Vantage != "fra") {
+				t.Errorf("measures %+v", p.measure)
 			}
-			if err := f.checkMeasure(12 * time.Second); (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+			if err := f.checkMeasure(p.measure); (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
 				t.Errorf("want refused for %q, got %v", row.refused, err)
 			}
 		})

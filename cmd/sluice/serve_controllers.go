@@ -103,7 +103,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
 		},
 		Rules: registration.Rules, Unguarded: registration.Unguarded,
-		Probed: f.trust.probed(f.probeEvery), Connection: probes.Connection,
+		Probed: f.prepared.probed(), Connection: probes.Connection,
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}

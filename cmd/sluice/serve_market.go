@@ -69,8 +69,8 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 // probes returns the server of the probes on member clusters, which measures on the leader if the broker does.
 func (f *serveFlags) probes(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset) (*probe.Server, error) {
 	o := probe.Options{Every: f.probeEvery, Hub: mgr.GetCache(), Instances: mgr.GetCache(), Namespace: h.Namespace, Keys: keys}
-	if f.trust.probed(f.probeEvery) != nil {
-		o.Results = f.trust.measure.Probes
+	if results := f.prepared.measure.Probes; results != nil {
+		o.Results = results
 	}
 	server := probe.NewServer(o)
 	return server, mgr.Add(server)

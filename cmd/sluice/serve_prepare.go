@@ -11,17 +11,27 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/controller"
 	"github.com/sluice-dev/sluice/placement/external"
+	selfdescribed "github.com/sluice-dev/sluice/selfdescription/controller"
 	"github.com/sluice-dev/sluice/selfdescription/draft"
 )
 
 // prepared are the parts of `sluice serve` that are made of its flags alone.
 type prepared struct {
-	scorer     controller.Scorer    // nil without --scorer-url
-	forecaster *external.Forecaster // nil without --forecast-url
-	charts     *store.Store         // nil without --charts
-	target     controller.Target    // nil without --backup-target
-	did        string               // of the broker; "" without --public-url
-	runBy      *draft.Draft         // nil without --describe
+	scorer     controller.Scorer     // nil without --scorer-url
+	forecaster *external.Forecaster  // nil without --forecast-url
+	charts     *store.Store          // nil without --charts
+	target     controller.Target     // nil without --backup-target
+	did        string                // of the broker; "" without --public-url
+	runBy      *draft.Draft          // nil without --describe
+	measure    selfdescribed.Measure // empty without --vantage
+}
+
+// probed returns the receiver of the probes of member clusters; nil if nothing is measured.
+func (p *prepared) probed() func(cluster string, at time.Time, latency time.Duration, err error) {
+	if p.measure.Probes == nil {
+		return nil
+	}
+	return p.measure.Probes.Probed
 }
 
 // prepare checks the flags, and the files that they name, so that nothing has started if one is wrong.
@@ -58,5 +68,6 @@ func (f *serveFlags) prepare() (p prepared, err error) {
 	if f.leaseDuration < 2*time.Second || f.leaseDuration%time.Second != 0 {
 		return p, fmt.Errorf("--lease-duration %s: want whole seconds, at least two", f.leaseDuration)
 	}
-	return p, errors.Join(f.trust.checkMeasure(f.probeEvery), f.backups.check(f.dataDir), f.listener.check(), f.resources.check(&f.listener))
+	p.measure = f.trust.measured(f.probeEvery)
+	return p, errors.Join(f.trust.checkMeasure(p.measure), f.backups.check(f.dataDir), f.listener.check(), f.resources.check(&f.listener))
 }

@@ -35,7 +35,6 @@ type trustFlags struct {
 	probes       ranges
 	measureEvery time.Duration
 
-	measure  controller.Measure
 	recorder *journal.Recorder // of admissions
 }
 
@@ -83,31 +82,23 @@ func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
 	return described, nil
 }
 
-// probed returns the receiver of the probes of member clusters, each of which is probed
-// once in every; nil if nothing is measured. It is the same receiver each time.
-func (f *trustFlags) probed(every time.Duration) func(string, time.Time, time.Duration, error) {
-	if !f.measures() {
-		return nil
+// measured returns how this broker measures member clusters, each of which is probed once in every; empty if it does not.
+func (f *trustFlags) measured(every time.Duration) controller.Measure {
+	if f.vantage == "" || f.publicURL == "" {
+		return controller.Measure{}
 	}
-	if f.measure.Probes != nil {
-		return f.measure.Probes.Probed
-	}
-	f.measure = controller.Measure{Probes: &controller.Probes{Window: f.measureEvery}, Every: every, Vantage: f.vantage}
-	return f.measure.Probes.Probed
+	return controller.Measure{Probes: &controller.Probes{Window: f.measureEvery}, Every: every, Vantage: f.vantage}
 }
-
-// measures reports whether this broker measures member clusters.
-func (f *trustFlags) measures() bool { return f.vantage != "" && f.publicURL != "" }
 
 // leastProbes is the least number of probes for which a window is meaningful.
 const leastProbes = 10
 
-// checkMeasure refuses windows that are too short for a measurement by one probe in every.
-func (f *trustFlags) checkMeasure(every time.Duration) error {
+// checkMeasure refuses windows that are too short for a measurement.
+func (f *trustFlags) checkMeasure(m controller.Measure) error {
 	if f.measureEvery < time.Minute {
 		return fmt.Errorf("--measure-window %s: want at least a minute", f.measureEvery)
 	}
-	if least := leastProbes * every; f.measures() && f.measureEvery < least {
+	if least := leastProbes * m.Every; f.measureEvery < least {
 		return fmt.Errorf("--measure-window %s: want at least %s, the time of %d probes by --probe-every", f.measureEvery, least, leastProbes)
 	}
 	return nil
@@ -125,7 +116,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, e
 	statuses := &trust.Statuses{Client: fetch, Hosts: beside(book.ListHosts), Clock: clock.RealClock{}}
 	err = controller.SetupWithManager(mgr, controller.Options{
 		Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: p.did, Seal: keys,
-		RotateEvery: f.rotateEvery, Organisation: p.runBy, Measure: f.measure, Recorder: f.recorder,
+		RotateEvery: f.rotateEvery, Organisation: p.runBy, Measure: p.measure, Recorder: f.recorder,
 	})
 	return server.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, DID: p.did, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
