@@ -49,6 +49,13 @@ func assemble(r Request, s *Snapshot) *assembly {
 	return a
 }
 
+// release returns the memory of the components' evaluations for reuse. Nothing of them may be used afterwards.
+func (a *assembly) release() {
+	for _, e := range a.evaluations {
+		e.release()
+	}
+}
+
 // firstFew is how many clusters of each component are tried first. They are usually enough to
 // prove that the others contain nothing better.
 var firstFew = 64

@@ -146,6 +146,7 @@ func (r Request) of(c *Component) Request {
 // component that fits on the fewest clusters.
 func placeTogether(r Request, s *Snapshot) (Decision, error) {
 	a := assemble(r, s)
+	defer a.release()
 	narrow := a.narrowest()
 	failed := func(why string, denied bool) (Decision, error) {
 		d := narrow.decision(nil)
@@ -207,6 +208,7 @@ func (d *Decision) link(here, there string) {
 // each cluster.
 func explainTogether(r Request, s *Snapshot) (verdicts []Verdict) {
 	a := assemble(r, s)
+	defer a.release()
 	chosen, _ := a.choose()
 	for i, e := range a.evaluations {
 		var current []candidate

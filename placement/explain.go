@@ -51,6 +51,7 @@ func explain(r Request, s *Snapshot) []Verdict {
 		return explainTogether(r, s)
 	}
 	e := evaluate(r, s)
+	defer e.release()
 	chosen, short := e.choose()
 	verdicts := e.verdicts(chosen)
 	if short == nil {

@@ -54,6 +54,7 @@ const scorerCandidates = 256
 // of the others.
 func Question(r Request, s *Snapshot) ScorerQuestion {
 	e := evaluate(r, s)
+	defer e.release()
 	q := ScorerQuestion{Version: QuestionVersion, Request: ScorerRequest{
 		ID: r.ID, Component: r.component, Plan: r.Consumer.Plan, Platform: r.Consumer.Platform, Space: r.Consumer.Space,
 		Clusters: r.width(s), Replicas: r.Replicas, Resources: r.on(1),
