@@ -78,11 +78,11 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 	first := slices.DeleteFunc(slices.Clone(fitting), func(c candidate) bool { return !isChosen(c) })
 	fitting = append(first, slices.DeleteFunc(fitting, isChosen)...)
 
-	verdicts := make([]Verdict, 0, s.Len())
+	verdicts, weights := make([]Verdict, 0, s.Len()), e.scorer.weighs()
 	for _, c := range fitting {
 		v := Verdict{
 			Cluster: c.cluster().Name, Score: c.score,
-			Scores: e.scorer.components(c.position), Weights: e.scorer.weighs(), Price: e.scorer.tariff.priceOf(c.position),
+			Scores: e.scorer.components(c.position), Weights: weights, Price: e.scorer.tariff.priceOf(c.position),
 		}
 		switch v.Chosen = among(chosen, c.position); {
 		case !v.Chosen:
@@ -126,34 +126,16 @@ func (e *evaluation) refusals() []Verdict {
 	return verdicts
 }
 
-// scorerColumn is a column of a table.
-type scorerColumn struct {
-	title string
-	of    func(Scores) int32
-}
-
-var scorerColumns = []scorerColumn{
-	{"FIT", func(s Scores) int32 { return s.Fit }},
-	{"BALANCE", func(s Scores) int32 { return s.Balance }},
-	{"PACK", func(s Scores) int32 { return s.Pack }},
-	{"PRICE", func(s Scores) int32 { return s.Price }},
-	{"LATENCY", func(s Scores) int32 { return s.Latency }},
-	{"PREFERENCE", func(s Scores) int32 { return s.Preference }},
-	{"LOCALITY", func(s Scores) int32 { return s.Locality }},
-	{"FRESHNESS", func(s Scores) int32 { return s.Freshness }},
-	{"DIVERSITY", func(s Scores) int32 { return s.Diversity }},
-	{"EXTERNAL", func(s Scores) int32 { return s.External }},
-}
-
-// weighing returns the columns of the scores that count, with their weights: "BALANCE×1".
-func weighing(verdicts []Verdict) (shown []scorerColumn) {
-	for _, column := range scorerColumns {
+// columns returns the scorers that count, with their weights in their titles: "BALANCE×1".
+func columns(verdicts []Verdict) (shown []scorerKind) {
+	for _, kind := range scorers {
 		var weight int32
 		for i := range verdicts {
-			weight = max(weight, column.of(verdicts[i].Weights))
+			weight = max(weight, *kind.part(&verdicts[i].Weights))
 		}
 		if weight > 0 {
-			shown = append(shown, scorerColumn{fmt.Sprintf("%s×%d", column.title, weight), column.of})
+			kind.title = fmt.Sprintf("%s×%d", kind.title, weight)
+			shown = append(shown, kind)
 		}
 	}
 	return shown
@@ -161,7 +143,7 @@ func weighing(verdicts []Verdict) (shown []scorerColumn) {
 
 // WriteTable writes verdicts as a readable table, with the scores that count.
 func WriteTable(w io.Writer, verdicts []Verdict) error {
-	shown := weighing(verdicts)
+	shown := columns(verdicts)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	components := slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Component != "" })
 	if components {
@@ -193,7 +175,7 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 		fits := v.Chosen || v.Reason == ReasonOutranked || v.Reason == ReasonFits
 		fmt.Fprintf(table, "%s\t%s\t%s", v.Cluster, verdict, points(v.Score, fits))
 		for _, column := range shown {
-			fmt.Fprint(table, "\t", points(column.of(v.Scores), fits && v.Role == ""))
+			fmt.Fprint(table, "\t", points(*column.part(&v.Scores), fits && v.Role == ""))
 		}
 		fmt.Fprintf(table, "\t%s\t%s\n", cost, v.Message)
 	}

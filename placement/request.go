@@ -347,20 +347,6 @@ func lower(plan *Price, consumer *resource.Quantity) *Price {
 	return &Price{Currency: plan.Currency, NanoPerHour: min(plan.NanoPerHour, consumer.ScaledValue(resource.Nano))}
 }
 
-// addWeights adds up the weights of plan and policies.
-func addWeights(a, b v1alpha1.ScoreWeights) v1alpha1.ScoreWeights {
-	a.Fit += b.Fit
-	a.Balance += b.Balance
-	a.Pack += b.Pack
-	a.Price += b.Price
-	a.Latency += b.Latency
-	a.Locality += b.Locality
-	a.Freshness += b.Freshness
-	a.Diversity += b.Diversity
-	a.External += b.External
-	return a
-}
-
 // weights returns the weights in force.
 func (r Request) weights() v1alpha1.ScoreWeights {
 	if r.Weights == (v1alpha1.ScoreWeights{}) {

@@ -56,6 +56,7 @@ type scorer struct {
 	preferences []Preference
 	preferred   int64 // sum of their weights
 	total       int64 // of all weights
+	weighted    []weighted
 	facts       *facts
 	wishes      []wish
 	latency     *v1alpha1.LatencyBound
@@ -116,16 +117,16 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	if sc.external == nil {
 		sc.weights.External = 0 // no answer, so no score
 	}
-	w := &sc.weights
-	sc.total = sc.preferred
-	for _, weight := range []int32{w.Fit, w.Balance, w.Pack, w.Price, w.Latency, w.Locality, w.Freshness, w.Diversity, w.External} {
-		sc.total += int64(weight)
+	for i := range scorers {
+		if weight := sc.weightOf(&scorers[i]); weight != 0 {
+			sc.weighted, sc.total = append(sc.weighted, weighted{weight, scorers[i].of}), sc.total+weight
+		}
 	}
 	switch sc.total {
 	case 0:
-	case int64(w.Fit):
+	case int64(sc.weights.Fit):
 		sc.alone = &sc.fits
-	case int64(w.Balance):
+	case int64(sc.weights.Balance):
 		sc.alone = &sc.balances
 	}
 	if sc.upstream != nil {
@@ -164,24 +165,9 @@ func (sc *scorer) comparable(at position) bool {
 // score returns the weighted mean of the scorers, divided by one more than the number of
 // PreferNoSchedule taints that are not tolerated, and of orders that failed there lately.
 func (sc *scorer) score(at position) int32 {
-	w := &sc.weights
 	var sum int64
-	add := func(weight int32, of func(position) int32) {
-		if weight != 0 {
-			sum += int64(weight) * int64(of(at))
-		}
-	}
-	add(w.Fit, sc.fitting)
-	add(w.Balance, sc.balance)
-	add(w.Pack, sc.pack)
-	add(w.Price, sc.price)
-	add(w.Latency, sc.nearness)
-	add(w.Locality, sc.locality)
-	add(w.Freshness, sc.freshness)
-	add(w.Diversity, sc.diversity)
-	add(w.External, sc.outside)
-	if sc.preferred != 0 {
-		sum += sc.preferred * int64(sc.preference(at))
+	for _, one := range sc.weighted {
+		sum += one.weight * int64(one.of(sc, at))
 	}
 	mean := int32(sum / max(sc.total, 1)) // at most 100
 	if at.page.avoided.has(at.row) {
@@ -191,23 +177,6 @@ func (sc *scorer) score(at position) int32 {
 		mean = mean * 100 / (100 + sc.upstream.failures(at.cluster()).Weight)
 	}
 	return mean
-}
-
-// weighs returns the weight of each scorer.
-func (sc *scorer) weighs() Scores {
-	w := &sc.weights
-	return Scores{
-		Fit: w.Fit, Balance: w.Balance, Pack: w.Pack, Price: w.Price, Latency: w.Latency, Preference: int32(min(sc.preferred, math.MaxInt32)),
-		Locality: w.Locality, Freshness: w.Freshness, Diversity: w.Diversity, External: w.External,
-	}
-}
-
-// components returns the results of all scorers, including those without a weight.
-func (sc *scorer) components(at position) Scores {
-	return Scores{
-		Fit: sc.fitting(at), Balance: sc.balance(at), Pack: sc.pack(at), Price: sc.price(at), Latency: sc.nearness(at), Preference: sc.preference(at),
-		Locality: sc.locality(at), Freshness: sc.freshness(at), Diversity: sc.diversity(at), External: sc.outside(at),
-	}
 }
 
 // enter computes the scores of a page's rows, the balances one column after the other, which is
