@@ -89,7 +89,7 @@ func newImprovement(requests []Request, in *Inventory, leastGain int32, most int
 		for _, cluster := range x.requests[i].Current {
 			x.on[cluster] = append(x.on[cluster], i)
 		}
-		if p, _ := Propose(x.requests[i], s); p != nil && p.Gain >= leastGain {
+		if p, _ := Propose(x.requests[i], s, leastGain); p != nil {
 			gains[i] = p.Gain
 			x.promising = append(x.promising, i)
 		}
@@ -114,8 +114,8 @@ func (x *improvement) greedy() (plan []planned) {
 
 // propose returns the move of a request as things are now; nil if it does not gain enough.
 func (x *improvement) propose(i int) *planned {
-	p, holds := Propose(x.requests[i], x.Snapshot())
-	if p == nil || p.Gain < x.leastGain {
+	p, holds := Propose(x.requests[i], x.Snapshot(), x.leastGain)
+	if p == nil {
 		return nil
 	}
 	return &planned{i, p, holds}
@@ -234,6 +234,5 @@ func (x *improvement) score(i int, on []string, s *Snapshot) int32 {
 	}
 	e := newEvaluation(r, s)
 	defer e.release()
-	e.scoreCurrent()
 	return e.meanScore(e.current)
 }

@@ -105,14 +105,14 @@ func greedily(requests []Request, in *Inventory, leastGain int32, most int) (mov
 	}
 	var all []one
 	for _, r := range requests {
-		if p, _ := Propose(r, in.Snapshot()); p != nil && p.Gain >= leastGain {
+		if p, _ := Propose(r, in.Snapshot(), leastGain); p != nil {
 			all = append(all, one{r, p.Gain})
 		}
 	}
 	slices.SortFunc(all, func(a, b one) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(a.ID, b.ID)) })
 	fork := in.Fork()
 	for _, o := range all {
-		if p, holds := Propose(o.Request, fork.Snapshot()); len(moves) < most && p != nil && p.Gain >= leastGain {
+		if p, holds := Propose(o.Request, fork.Snapshot(), leastGain); len(moves) < most && p != nil {
 			holds.Consumer = o.Consumer
 			fork.Reserve(holds)
 			moves = append(moves, *p)

@@ -24,7 +24,7 @@ func (n *judged) judgeFree(t *testing.T, seed uint64, w *world, o order) {
 	}
 	s := w.inventory().Snapshot()
 	r := s.Govern(o.Request, o.Consumer)
-	p, holds := placement.Propose(r, s)
+	p, holds := placement.Propose(r, s, -100)
 	a := newOracle(w, &o)
 	var to, now []string
 	for _, one := range d.Placements {

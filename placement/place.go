@@ -72,9 +72,9 @@ type evaluation struct {
 	request  Request
 	snapshot *Snapshot
 	hash     uint64 // of the request's ID
+	pages    []*page
 	// filters for clusters that are not current.
 	filters []filter
-	pages   []*page
 	// refused[f][i] are the rows of page i that filter f rejected.
 	refused [][]set
 	// fits[i] are the rows of page i that no filter rejected and that are not current.
@@ -87,7 +87,8 @@ type evaluation struct {
 	joint string
 	// thrift returns the part of a cluster's rank that its price takes; nil means nothing.
 	thrift func(position) int64
-	// spoken are the clusters on which the request gets no more than it holds, see Snapshot.spokenFor.
+	// spoken are the clusters on which the request gets no more than it holds, if it is on any, see Snapshot.spokenFor.
+	// A filter rejects those that it is not on.
 	spoken map[string]string
 	// cut is true if the search for a choice with room for all replicas ended before its end.
 	cut bool
@@ -106,24 +107,22 @@ type lost struct {
 // evaluate judges all clusters.
 func evaluate(r Request, s *Snapshot) *evaluation {
 	e := newEvaluation(r, s)
-	e.filterOthers()
-	e.scoreCurrent()
-	for i := range e.current {
-		e.breakTies(&e.current[i])
-	}
+	e.judgeOthers()
 	return e
 }
 
-// newEvaluation judges the clusters that the request is on. filterOthers judges the others.
+// newEvaluation judges and scores the clusters that the request is on. judgeOthers judges the others.
 func newEvaluation(r Request, s *Snapshot) *evaluation {
-	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
-	e.spoken = s.spokenFor(r)
+	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, scorer: newScorer(r, s)}
+	if len(r.Current) > 0 {
+		e.spoken = s.spokenFor(r)
+	}
 	e.scratch = scratches.Get().(*scratch)
 	e.fits = take(&e.scratch.sets, len(e.pages))
 	for i, p := range e.pages {
 		e.fits[i] = p.all
 	}
-	e.judgeCurrent(s)
+	e.judgeCurrent()
 	e.scorer.currency = sync.OnceValue(func() string {
 		if r.MaxPrice != nil {
 			return r.MaxPrice.Currency
@@ -135,19 +134,16 @@ func newEvaluation(r Request, s *Snapshot) *evaluation {
 		e.filterOthers()
 		return cheapest(e.scorer.currency(), e.scorer.tariff, e.pages, e.fits, e.current)
 	})
-	return e
-}
-
-// scoreCurrent scores the clusters that the request is on.
-func (e *evaluation) scoreCurrent() {
 	for i := range e.current {
 		e.current[i].score = e.scorer.score(e.current[i].position)
 	}
+	return e
 }
 
 // judgeCurrent separates the current clusters from the others and filters them; what the
 // request holds on them counts as free.
-func (e *evaluation) judgeCurrent(s *Snapshot) {
+func (e *evaluation) judgeCurrent() {
+	s := e.snapshot
 	for _, name := range e.request.Current {
 		at, found := s.find(name)
 		if !found {
@@ -180,11 +176,20 @@ func refusal(at position, filters []filter, stays bool) (filter, bool) {
 	return filter{}, false
 }
 
-// filterOthers judges the clusters that the request is not on, once.
+// judgeOthers judges the clusters that the request is not on. What orders clusters of equal rank is then known of all.
+func (e *evaluation) judgeOthers() {
+	e.filterOthers()
+	for i := range e.current {
+		e.breakTies(&e.current[i])
+	}
+}
+
+// filterOthers filters the clusters that the request is not on, once.
 func (e *evaluation) filterOthers() {
 	if e.refused != nil {
 		return
 	}
+	e.filters = e.request.filters(e.snapshot, nil)
 	e.refused = make([][]set, len(e.filters))
 	for f := range e.filters {
 		e.refused[f] = take(&e.scratch.sets, len(e.pages))

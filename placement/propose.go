@@ -16,17 +16,21 @@ type Proposal struct {
 	Price, NewPrice *Price
 }
 
-// Propose computes where an instance would be placed today, and what it would hold there. It
-// returns nil if the instance would stay, or if its clusters no longer fit, which is not a
-// question of gain.
-func Propose(r Request, s *Snapshot) (*Proposal, Holding) {
-	e := evaluate(r, s)
+// Propose computes where an instance would be placed today, and what it would hold there. It returns nil if the instance
+// would stay or gain less than the given number of points, or if its clusters no longer fit, which is not a question of
+// gain.
+func Propose(r Request, s *Snapshot, leastGain int32) (*Proposal, Holding) {
+	e := newEvaluation(r, s)
 	defer e.release()
+	p := &Proposal{Instance: r.ID, Score: e.meanScore(e.current)}
+	if len(e.lost) > 0 || p.Score > 100-leastGain {
+		return nil, Holding{} // no score is above 100
+	}
+	e.judgeOthers()
 	chosen, short := e.choose()
-	if short != nil || len(e.lost) > 0 {
+	if short != nil {
 		return nil, Holding{}
 	}
-	p := &Proposal{Instance: r.ID}
 	now := map[string]bool{}
 	holds := newHolding(r.ID)
 	var after []candidate
@@ -44,11 +48,10 @@ func Propose(r Request, s *Snapshot) (*Proposal, Holding) {
 			p.From = append(p.From, name)
 		}
 	}
-	if len(p.From) == 0 || len(p.To) == 0 {
+	p.Gain = e.meanScore(after) - p.Score
+	if len(p.From) == 0 || len(p.To) == 0 || p.Gain < leastGain {
 		return nil, Holding{}
 	}
-	p.Score = e.meanScore(e.current)
-	p.Gain = e.meanScore(after) - p.Score
 	p.Price, p.NewPrice = e.sum(e.current), e.sum(after)
 	return p, holds
 }

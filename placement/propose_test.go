@@ -34,7 +34,7 @@ func TestOnlyAnExchangeIsProposed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Request{ID: "si", Resources: cores(2), Clusters: row.clusters, Current: row.current, Free: true, Weights: cheap}
-			p, holds := Propose(r, stock(row.fleet).Snapshot())
+			p, holds := Propose(r, stock(row.fleet).Snapshot(), -100)
 			if p == nil {
 				if row.to != nil {
 					t.Fatal("nothing is proposed")
@@ -106,11 +106,11 @@ func TestAMoveApartIsAGain(t *testing.T) {
 	}
 	s := stock([]*Cluster{in("a", "a1"), in("a", "a2"), in("b", "b1")}).Snapshot()
 	r := Request{ID: "si", Resources: cores(2), Clusters: 2, Current: []string{"a1", "a2"}, Free: true, Weights: v1alpha1.ScoreWeights{Balance: 3}}
-	if p, _ := Propose(r, s); p != nil && p.Gain > 0 {
+	if p, _ := Propose(r, s, -100); p != nil && p.Gain > 0 {
 		t.Errorf("%+v is a gain, though nothing prefers it", p)
 	}
 	r.Spread = &Spread{By: []string{v1alpha1.LabelRegion}, Weight: 1}
-	p, _ := Propose(r, s)
+	p, _ := Propose(r, s, -100)
 	if p == nil || len(p.From) != 1 || !slices.Equal(p.To, []string{"b1"}) || p.Score != 75*3/4 || p.Gain != 25 {
 		t.Errorf("%+v is proposed", p) // 75 by balance; apart, it is a quarter of 100 more
 	}
