@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 )
 
@@ -158,7 +157,7 @@ func (e *evaluation) pick(forRoom bool) ([]candidate, *shortage) {
 	others := e.best(asked-stay+1, rank) // and the one that would be next
 	if e.request.Free {
 		for _, c := range e.current {
-			others = insert(others, c, asked+1)
+			others = keepBest(others, c, asked+1, better)
 		}
 	}
 	e.ranked = append(e.ranked[:0], others)
@@ -256,7 +255,7 @@ func (e *evaluation) consider(best []candidate, at position, group string, limit
 	}
 	c := candidate{position: at, score: score, rank: ranked, group: group}
 	e.breakTies(&c)
-	return insert(best, c, limit)
+	return keepBest(best, c, limit, better)
 }
 
 // isBehind reports whether a cluster with a rank is certainly worse than a candidate.
@@ -264,16 +263,16 @@ func (e *evaluation) isBehind(at position, rank int64, last *candidate) bool {
 	return rank < last.rank || rank == last.rank && e.scorer.cost(at) > last.price
 }
 
-// insert inserts a candidate at its position in best, and keeps at most limit.
-func insert(best []candidate, c candidate, limit int) []candidate {
+// keepBest inserts one into the best, which are in order, before its equals, and keeps at most limit of them.
+func keepBest[T any](best []T, one T, limit int, compare func(a, b T) int) []T {
 	if len(best) == limit {
-		if c.compare(&best[limit-1]) > 0 {
+		if limit == 0 || compare(one, best[limit-1]) > 0 {
 			return best
 		}
 		best = best[:limit-1]
 	}
-	at := sort.Search(len(best), func(i int) bool { return c.compare(&best[i]) <= 0 })
-	return slices.Insert(best, at, c)
+	at, _ := slices.BinarySearchFunc(best, one, compare)
+	return slices.Insert(best, at, one)
 }
 
 // better orders candidates, best first.

@@ -259,9 +259,7 @@ func (t *tally) count(reason Reason, n int) { t.of(reason).Count += n }
 
 func (t *tally) example(reason Reason, example Example) {
 	r := t.of(reason)
-	at, _ := slices.BinarySearchFunc(r.Examples, example, func(a, b Example) int { return strings.Compare(a.Cluster, b.Cluster) })
-	r.Examples = slices.Insert(r.Examples, at, example)
-	r.Examples = r.Examples[:min(len(r.Examples), maxExamples)]
+	r.Examples = keepBest(r.Examples, example, maxExamples, func(a, b Example) int { return strings.Compare(a.Cluster, b.Cluster) })
 }
 
 // page counts the rows of a page. Pages are ordered by name, so the first rows become the

@@ -222,15 +222,10 @@ func (e *evaluation) undominated(number int, scale, stay int64) []*group {
 		g := &group{name: name}
 		var rooms []int64 // the greatest, in order
 		for _, c := range all {
-			room := e.room(c.position)
-			if len(rooms) == number && rooms[0] >= room {
-				continue
+			if room := e.room(c.position); len(rooms) < number || rooms[number-1] < room {
+				rooms = keepBest(rooms, room, number, greater)
+				g.candidates = append(g.candidates, c)
 			}
-			at, _ := slices.BinarySearch(rooms, room)
-			if rooms = slices.Insert(rooms, at, room); len(rooms) > number {
-				rooms = rooms[1:]
-			}
-			g.candidates = append(g.candidates, c)
 		}
 		groups = append(groups, g)
 	}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -68,9 +69,7 @@ func (b *bound) fill(all, number int, worth func(int) int64) {
 	var left []int64 // the greatest, in order
 	for at := all; at >= 0; at-- {
 		if at < all {
-			one := worth(at)
-			left = slices.Insert(left, sort.Search(len(left), func(i int) bool { return left[i] < one }), one)
-			left = left[:min(len(left), number)]
+			left = keepBest(left, worth(at), number, greater)
 		}
 		b.best[at] = sums[at*(number+1) : (at+1)*(number+1)]
 		for n := range number {
@@ -81,17 +80,14 @@ func (b *bound) fill(all, number int, worth func(int) int64) {
 	}
 }
 
+// greater orders numbers, the greatest first.
+func greater(a, b int64) int { return cmp.Compare(b, a) }
+
 // greatest returns the numbers below all that are worth most, best first.
 func greatest(all, number int, worth func(int) int64) (top []int) {
+	byWorth := func(a, b int) int { return cmp.Or(greater(worth(a), worth(b)), cmp.Compare(a, b)) }
 	for i := range all {
-		one := worth(i)
-		if len(top) == number {
-			if one <= worth(top[number-1]) {
-				continue
-			}
-			top = top[:number-1]
-		}
-		top = slices.Insert(top, sort.Search(len(top), func(k int) bool { return worth(top[k]) < one }), i)
+		top = keepBest(top, i, number, byWorth)
 	}
 	return top
 }

@@ -100,7 +100,7 @@ func (e *evaluation) foremost(n int, rank ranking) map[string]bool {
 			}
 			best = slices.Delete(best, i, i+1)
 		}
-		best = insert(best, c, n)
+		best = keepBest(best, c, n, better)
 	}
 	for _, c := range e.current {
 		if name, ok := e.groupOf(c.position); ok {
@@ -149,7 +149,7 @@ func (e *evaluation) grouped(limit int, rank ranking, only map[string]bool) []*g
 	for _, c := range e.current {
 		if name, ok := e.groupOf(c.position); ok {
 			g := of(name)
-			g.candidates = insert(g.candidates, e.standing(c, name, rank), limit)
+			g.candidates = keepBest(g.candidates, e.standing(c, name, rank), limit, better)
 		}
 	}
 	var here []*group // by the page's numbers
@@ -200,24 +200,20 @@ func worthwhile(groups []*group, of pattern) []*group {
 		*group
 		worth int64
 	}
+	byWorth := func(a, b valued) int {
+		if a.worth != b.worth {
+			return greater(a.worth, b.worth)
+		}
+		return a.compare(b.group)
+	}
 	kept := map[*group]bool{}
 	var best []valued
 	for n := of.least; n <= min(of.most, of.clusters); n++ {
 		count := min(of.groups, (of.clusters-n)/of.least+1)
 		best = best[:0]
 		for _, g := range groups {
-			if len(g.candidates) < n {
-				continue
-			}
-			v := valued{g, g.worth(n)}
-			if len(best) == count && v.worth < best[count-1].worth {
-				continue
-			}
-			at, _ := slices.BinarySearchFunc(best, v, func(a, b valued) int {
-				return cmp.Or(cmp.Compare(b.worth, a.worth), a.compare(b.group))
-			})
-			if best = slices.Insert(best, at, v); len(best) > count {
-				best = best[:count]
+			if len(g.candidates) >= n {
+				best = keepBest(best, valued{g, g.worth(n)}, count, byWorth)
 			}
 		}
 		for _, v := range best {
