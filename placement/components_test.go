@@ -108,7 +108,7 @@ func judge(r Request, s *Snapshot, combination []string) (score int64, holds boo
 		if !found {
 			return 0, false
 		}
-		score += int64(newScorer(r.of(&r.Components[i]), s).score(at))
+		score += int64(newScorer(r.of(&r.Components[i]), s, &rowScores{}).score(at))
 	}
 	for _, link := range r.Links {
 		a, b := combination[link.Between[0]], combination[link.Between[1]]

@@ -119,7 +119,7 @@ func rankHubs(s *Snapshot, r Request, fit []position) []candidate {
 	for _, at := range fit {
 		fewest = min(fewest, s.through(at.cluster().Name))
 	}
-	sc, hash := newScorer(r, s), hash64(r.ID)
+	sc, hash := newScorer(r, s, &rowScores{}), hash64(r.ID)
 	ranked := make([]candidate, len(fit))
 	for i, at := range fit {
 		c := candidate{position: at, latency: math.MaxInt64, tie: mix(hash ^ at.page.hash[at.row])}

@@ -113,11 +113,11 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 
 // newEvaluation judges and scores the clusters that the request is on. judgeOthers judges the others.
 func newEvaluation(r Request, s *Snapshot) *evaluation {
-	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, scorer: newScorer(r, s)}
+	memory := scratches.Get().(*scratch)
+	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, scorer: newScorer(r, s, &memory.rowScores), scratch: memory}
 	if len(r.Current) > 0 {
 		e.spoken = s.spokenFor(r)
 	}
-	e.scratch = scratches.Get().(*scratch)
 	e.fits = take(&e.scratch.sets, len(e.pages))
 	for i, p := range e.pages {
 		e.fits[i] = p.all

@@ -66,17 +66,15 @@ type scorer struct {
 	external    map[string]int32
 	// entered is the page whose rows' scores are computed, and their balances if these have a
 	// weight.
-	entered                *page
-	enteredRows            set
-	balances, fits, scores [pageRows]int32
+	entered     *page
+	enteredRows set
+	*rowScores
 	// alone has the scores if no other scorer has a weight; nil if several have.
 	alone *[pageRows]int32
 	// fit is made when it is first needed, because it reads all clusters.
 	fit func() *fit
 	// upstream has the orders from brokers; nil if there are none.
 	upstream *Upstream
-	// satisfied is, for each row of that page, the weight of the preferences that it meets.
-	satisfied [pageRows]int64
 	// currency in which prices are compared, empty if there is none, and the cheapest price in
 	// it among the clusters that fit.
 	currency func() string
@@ -89,6 +87,12 @@ type scorer struct {
 	regions     *grouping
 }
 
+// rowScores has the scores of a page's rows, and the weight of the preferences that each of them meets.
+type rowScores struct {
+	balances, fits, scores [pageRows]int32
+	satisfied              [pageRows]int64
+}
+
 // need is an amount of a resource with a column.
 type need struct {
 	name   corev1.ResourceName
@@ -97,9 +101,11 @@ type need struct {
 	priced int64 // amount that a price is for
 }
 
-func newScorer(r Request, s *Snapshot) *scorer {
+// newScorer returns the scorer of a request, with memory for a page, which may have any content.
+func newScorer(r Request, s *Snapshot, memory *rowScores) *scorer {
 	sc := &scorer{
-		weights: r.weights(), tariff: r.tariff(r.on(1), s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
+		rowScores: memory,
+		weights:   r.weights(), tariff: r.tariff(r.on(1), s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
 		wishes: r.wishes(s), latency: r.MaxLatency, near: r.Near, now: r.At, external: r.External, upstream: r.Upstream,
 	}
 	if ofHubs := func(p Preference) bool { return p.appliesTo == v1alpha1.RuleHubs }; slices.ContainsFunc(sc.preferences, ofHubs) {
@@ -215,9 +221,10 @@ func (sc *scorer) fitting(at position) int32 {
 }
 
 func (sc *scorer) enterBalances(p *page, rows set) {
+	balances := &sc.balances
 	if len(sc.needs) == 0 {
 		for row := range rows.rows() {
-			sc.balances[row] = 100
+			balances[row] = 100
 		}
 		return
 	}
@@ -226,14 +233,14 @@ func (sc *scorer) enterBalances(p *page, rows set) {
 		for row := range rows.rows() {
 			left := int32(percent(column.free[row]-n.amount, column.size[row])) // at most 100
 			if i > 0 {
-				left += sc.balances[row]
+				left += balances[row]
 			}
-			sc.balances[row] = left
+			balances[row] = left
 		}
 	}
 	if n := int32(len(sc.needs)); n > 1 { // a few resources
 		for row := range rows.rows() {
-			sc.balances[row] /= n
+			balances[row] /= n
 		}
 	}
 }

@@ -8,6 +8,7 @@ import "sync"
 type scratch struct {
 	sets       []set
 	candidates []candidate
+	rowScores
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{} }}
