@@ -132,11 +132,7 @@ func (s *Snapshot) open(clusters labels.Selector) map[*page]set {
 	}
 	among := make(map[*page]set, len(s.pages))
 	for _, p := range s.pages {
-		rows := p.all
-		for _, f := range filters {
-			rows = rows.without(f.rejects(p, rows))
-		}
-		among[p] = rows
+		among[p] = p.passing(filters)
 	}
 	return among
 }

@@ -227,13 +227,9 @@ func worthwhile(groups []*group, of pattern) []*group {
 // cluster there fits or not.
 func everyGroup(by []string, pages []*page, filters []filter) map[string]bool {
 	names := map[string]bool{}
+	filters = slices.DeleteFunc(slices.Clone(filters), func(f filter) bool { return !f.shape })
 	for _, p := range pages {
-		rows := p.all
-		for _, f := range filters {
-			if f.shape {
-				rows = rows.without(f.rejects(p, rows))
-			}
-		}
+		rows := p.passing(filters)
 		if rows == (set{}) {
 			continue
 		}

@@ -58,12 +58,7 @@ func (r Request) hubFilters() []filter {
 	if len(r.ExcludeProviders) > 0 {
 		asked = append(asked, excluded(r.ExcludeProviders))
 	}
-	asked = append(asked, tainted(r.Tolerations))
-	facts := r.facts()
-	for i := range r.Rules {
-		asked = append(asked, ruled(&r.Rules[i], facts))
-	}
-	return asked
+	return append(append(asked, tainted(r.Tolerations)), r.rulings()...)
 }
 
 // chooseHub chooses one of the given hubs, or records why none fits. A hub that the instance is

@@ -248,17 +248,11 @@ func (inv *Inventory) Refuses(cluster string, consumers []v1alpha1.ConsumerRefer
 	}
 	for _, ref := range consumers {
 		r := s.Govern(Request{}, Consumer{Platform: ref.Platform, Organization: ref.Organization, Space: ref.Space})
-		facts := r.facts()
-		for i := range r.Rules {
-			if hub := at.cluster().Liqo != nil && at.cluster().Liqo.Hub; r.Rules[i].appliesTo == v1alpha1.RuleHubs && !hub {
-				continue
-			}
-			f := ruled(&r.Rules[i], facts)
-			var only set
-			only.add(at.row)
-			if refused := f.rejects(at.page, only); refused != (set{}) {
-				return f.message(at.page, at.row)
-			}
+		if liqo := at.cluster().Liqo; liqo == nil || !liqo.Hub {
+			r.Rules = rulesOfClusters(r.Rules)
+		}
+		if f, refused := refusal(at, r.rulings(), false); refused {
+			return f.message(at.page, at.row)
 		}
 	}
 	return ""

@@ -176,6 +176,15 @@ func refusal(at position, filters []filter, stays bool) (filter, bool) {
 	return filter{}, false
 }
 
+// passing returns the rows that no filter rejects.
+func (p *page) passing(filters []filter) set {
+	rows := p.all
+	for _, f := range filters {
+		rows = rows.without(f.rejects(p, rows))
+	}
+	return rows
+}
+
 // judgeOthers judges the clusters that the request is not on. What orders clusters of equal rank is then known of all.
 func (e *evaluation) judgeOthers() {
 	e.filterOthers()

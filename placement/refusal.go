@@ -29,18 +29,18 @@ func (p *Policy) RefusesHubs(r Request, s *Snapshot) []Refusal {
 }
 
 func (p *Policy) refuses(parts []Request, s *Snapshot) (all []Refusal) {
-	for _, page := range s.pages {
-		left := page.all
-		for _, part := range parts {
-			if !p.Concerns(part.Consumer) {
-				continue
-			}
-			facts := part.facts()
-			for i := range part.Rules {
-				rule := ruled(&part.Rules[i], facts)
-				refused := rule.rejects(page, left)
-				left = left.without(refused)
-				for row := range refused.rows() {
+	refused := make([]set, len(s.pages))
+	for _, part := range parts {
+		if !p.Concerns(part.Consumer) {
+			continue
+		}
+		facts := part.facts()
+		for i := range part.Rules {
+			rule := ruled(&part.Rules[i], facts)
+			for k, page := range s.pages {
+				further := rule.rejects(page, page.all.without(refused[k]))
+				refused[k] = refused[k].or(further)
+				for row := range further.rows() {
 					all = append(all, Refusal{page.clusters[row].Name, part.Rules[i].Name, part.Rules[i].why(page.clusters[row], facts)})
 				}
 			}
@@ -58,19 +58,15 @@ func rulesOfClusters(rules []Rule) []Rule {
 // Suited returns the clusters of a snapshot, by name, on which a request, or one of its components, could be placed if
 // they answered, took new placements and had nothing on them. The request's rules count.
 func Suited(r Request, s *Snapshot) (names []string) {
+	var filters [][]filter // of each part
+	for _, part := range r.Parts() {
+		part.atBest, part.Current, part.Leaving, part.Rules = true, nil, nil, rulesOfClusters(part.Rules)
+		filters = append(filters, append(part.filters(s, nil), part.rulings()...)) // rules are not among those that refuse for good
+	}
 	for _, page := range s.pages {
 		var suited set
-		for _, part := range r.Parts() {
-			part.atBest, part.Current, part.Leaving = true, nil, nil
-			filters, facts := part.filters(s, nil), part.facts()
-			for _, rule := range rulesOfClusters(part.Rules) { // which are not among those that refuse for good
-				filters = append(filters, ruled(&rule, facts))
-			}
-			fits := page.all
-			for _, f := range filters {
-				fits = fits.without(f.rejects(page, fits))
-			}
-			suited = suited.or(fits)
+		for _, some := range filters {
+			suited = suited.or(page.passing(some))
 		}
 		for row := range suited.rows() {
 			names = append(names, page.clusters[row].Name)

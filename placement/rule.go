@@ -107,6 +107,15 @@ func ruled(r *Rule, facts *facts) filter {
 	}
 }
 
+// rulings returns the filters of the request's rules, in their order.
+func (r *Request) rulings() (filters []filter) {
+	facts := r.facts()
+	for i := range r.Rules {
+		filters = append(filters, ruled(&r.Rules[i], facts))
+	}
+	return filters
+}
+
 // why returns why a cluster does not meet the rule.
 func (r *Rule) why(c *Cluster, facts *facts) string {
 	switch {
