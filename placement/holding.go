@@ -45,6 +45,18 @@ func newHolding(instance string) Holding {
 	return Holding{Instance: instance, Held: map[string]Resources{}, Prices: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
 }
 
+// reservations returns what is held on each cluster, in the order of their names.
+func (h *Holding) reservations() (all []*Reservation) {
+	holders := h.owners()
+	for _, cluster := range slices.Sorted(maps.Keys(h.Held)) {
+		all = append(all, &Reservation{
+			Instance: h.Instance, Cluster: cluster, Resources: h.Held[cluster], Prices: h.Prices[cluster], Pods: h.Pods[cluster],
+			Holders: holders, Class: h.Class, Hub: h.Hub, Hosts: h.Hosts, Ports: h.Ports[cluster],
+		})
+	}
+	return all
+}
+
 // on adds a reservation on a cluster.
 func (h *Holding) on(cluster string, amounts Resources, price *Price, pods []Resources) {
 	h.Held[cluster], h.Prices[cluster], h.Pods[cluster] = amounts, price.counted(), pods

@@ -246,50 +246,38 @@ func (inv *Inventory) record(txn *memdb.Txn, h Holding) change {
 			counts.add(inv.vicinities, r, row[Cluster](txn, tableCluster, r.Cluster), int32(sign))
 		}
 	}
-	holders := h.owners()
-	same := map[string]bool{}
-	was, hub := "", h.Hub
-	if len(h.Held) == 0 {
-		hub = ""
+	before, now := rows[Reservation](txn, tableReservation, indexOf, h.Instance, ""), h.reservations()
+	var was, is Reservation // one of them; all of an instance have the same holders and hub
+	if len(before) > 0 {
+		was = *before[0]
 	}
-	before := rows[Reservation](txn, tableReservation, indexOf, h.Instance, "")
-	if counted := len(before) > 0; !counted || len(h.Held) == 0 || !slices.Equal(before[0].Holders, holders) {
-		if counted {
-			c.addInstance(before[0].Holders, -1)
-		}
-		if len(h.Held) > 0 {
-			c.addInstance(holders, 1)
-		}
+	if len(now) > 0 {
+		is = *now[0]
+	}
+	if !slices.Equal(was.Holders, is.Holders) {
+		c.addInstance(was.Holders, -1)
+		c.addInstance(is.Holders, 1)
+	}
+	if was.Hub != is.Hub {
+		countThrough(txn, was.Hub, -1)
+		countThrough(txn, is.Hub, 1)
 	}
 	for _, r := range before {
-		now, kept := h.Held[r.Cluster]
-		was = r.Hub
-		if kept && maps.Equal(r.Resources, now) && maps.Equal(r.Prices, h.Prices[r.Cluster]) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub && lists.Same(r.Hosts, h.Hosts) &&
-			slices.EqualFunc(r.Pods, h.Pods[r.Cluster], maps.Equal) && maps.Equal(r.Ports, h.Ports[r.Cluster]) {
-			same[r.Cluster] = true
+		i := slices.IndexFunc(now, func(other *Reservation) bool { return other.Cluster == r.Cluster })
+		if i >= 0 && r.equal(now[i]) {
+			now = slices.Delete(now, i, i+1)
 			continue
 		}
 		add(r, -1)
-		if !kept {
+		if i < 0 {
 			check(txn.Delete(tableReservation, r))
 		}
 	}
-	for cluster, resources := range h.Held {
-		if same[cluster] {
-			continue
-		}
-		held := &Reservation{
-			Instance: h.Instance, Cluster: cluster, Resources: resources, Prices: h.Prices[cluster], Pods: h.Pods[cluster],
-			Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts, Ports: h.Ports[cluster],
-		}
-		add(held, 1)
-		check(txn.Insert(tableReservation, held))
+	for _, r := range now {
+		add(r, 1)
+		check(txn.Insert(tableReservation, r))
 	}
 	c.near = counts.write(txn)
-	if was != hub {
-		countThrough(txn, was, -1)
-		countThrough(txn, hub, 1)
-	}
 	for holder, more := range c.holders {
 		sum := more
 		if known := row[holding](txn, tableHolding, holder); known != nil {

@@ -2,8 +2,12 @@ package placement
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	memdb "github.com/hashicorp/go-memdb"
+
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // Tables and indexes of the inventory's store of record. One transaction covers all tables, so
@@ -44,6 +48,12 @@ type Reservation struct {
 	Hosts []string
 	// Ports are its public ports on the cluster.
 	Ports Ports
+}
+
+// equal reports whether two reservations of an instance on a cluster are the same.
+func (r *Reservation) equal(other *Reservation) bool {
+	return maps.Equal(r.Resources, other.Resources) && maps.Equal(r.Prices, other.Prices) && slices.EqualFunc(r.Pods, other.Pods, maps.Equal) &&
+		slices.Equal(r.Holders, other.Holders) && r.Class == other.Class && r.Hub == other.Hub && lists.Same(r.Hosts, other.Hosts) && maps.Equal(r.Ports, other.Ports)
 }
 
 func newStore() *memdb.MemDB {
