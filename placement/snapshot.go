@@ -64,20 +64,23 @@ func (c column) left(empty bool) []int64 {
 func newPage(clusters []*Cluster, columns map[corev1.ResourceName]int, books map[string]book) *page {
 	p := &page{clusters: clusters, columns: make([]column, len(columns)), traits: newTraits(clusters)}
 	for row, c := range clusters {
-		held := books[c.Name]
-		for name := range c.resources(held.reserved) {
-			i, known := columns[name]
-			if !known {
-				continue
-			}
+		p.write(row, columns, books[c.Name])
+	}
+	return p
+}
+
+// write writes the numbers of one row, which has none yet.
+func (p *page) write(row int, columns map[corev1.ResourceName]int, held book) {
+	c := p.clusters[row]
+	for name := range c.resources(held.reserved) {
+		if i, known := columns[name]; known {
 			if p.columns[i].size == nil {
-				p.columns[i] = nothing.copied(len(clusters))
+				p.columns[i] = nothing.copied(len(p.clusters))
 			}
 			p.columns[i].enter(row, cellOf(c, name, held.reserved))
 		}
-		p.dig(row, c.holesLeft(held))
 	}
-	return p
+	p.dig(row, c.holesLeft(held))
 }
 
 // dig writes the holes of one row.
@@ -123,18 +126,10 @@ func (p *page) inserted(row int, c *Cluster, columns map[corev1.ResourceName]int
 			changed.columns[i] = column{with(one.size), with(one.free), with(one.price)}
 		}
 	}
-	for name := range c.resources(held.reserved) {
-		if i, known := columns[name]; known {
-			if changed.columns[i].size == nil {
-				changed.columns[i] = nothing.copied(len(changed.clusters))
-			}
-			changed.columns[i].enter(row, cellOf(c, name, held.reserved))
-		}
-	}
 	if p.holes != nil {
 		changed.holes = slices.Insert(slices.Clone(p.holes), row, nil)
 	}
-	changed.dig(row, c.holesLeft(held))
+	changed.write(row, columns, held)
 	return changed
 }
 

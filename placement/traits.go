@@ -88,14 +88,20 @@ func (t *traits) with(row int, was, is *Cluster) *traits {
 	}
 	changed.put(row, was, false)
 	changed.put(row, is, true)
-	same := t.all
-	same.remove(row)
-	for _, key := range t.answers.Keys() { // the oldest first
-		if kept, ok := t.answers.Peek(key); ok {
-			changed.answers.Add(key, answers{kept.known.and(same), kept.holds.and(same)})
+	changed.adopt(t, func(s set) set {
+		s.remove(row)
+		return s
+	})
+	return changed
+}
+
+// adopt takes over the answers of other traits, after a change of the sets.
+func (t *traits) adopt(from *traits, to func(set) set) {
+	for _, key := range from.answers.Keys() { // the oldest first
+		if kept, ok := from.answers.Peek(key); ok {
+			t.answers.Add(key, answers{to(kept.known), to(kept.holds)})
 		}
 	}
-	return changed
 }
 
 // inserted returns the traits of the page with one more cluster, before a row's. The page must not be full.
@@ -136,11 +142,7 @@ func (t *traits) moved(to func(set) set) *traits {
 			changed.claims[name] = left
 		}
 	}
-	for _, key := range t.answers.Keys() { // the oldest first
-		if kept, ok := t.answers.Peek(key); ok {
-			changed.answers.Add(key, answers{to(kept.known), to(kept.holds)})
-		}
-	}
+	changed.adopt(t, to)
 	return changed
 }
 
