@@ -96,6 +96,11 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	if rules := r.forPods(); len(rules) > 0 {
 		asked = append(asked, unguarded(rules))
 	}
+	return r.addAmounts(asked, s, held)
+}
+
+// addAmounts adds the filters that reject clusters by what the request needs, and by what that costs.
+func (r Request) addAmounts(asked []filter, s *Snapshot, held Resources) []filter {
 	needs := r.on(1)
 	for _, name := range needs.names() {
 		if needs[name] <= 0 {
