@@ -217,11 +217,16 @@ func (e *evaluation) pickSpread(forRoom bool) ([]candidate, *shortage) {
 // kept counts the clusters of a choice on which the instance is already.
 func (e *evaluation) kept(chosen []candidate) (n int) {
 	for _, c := range chosen {
-		if slices.Contains(e.request.Current, c.cluster().Name) {
+		if e.isOn(c.position) {
 			n++
 		}
 	}
 	return n
+}
+
+// isOn reports whether the instance is on a cluster already.
+func (e *evaluation) isOn(at position) bool {
+	return slices.Contains(e.request.Current, at.cluster().Name)
 }
 
 // suffices reports whether clusters have room for all replicas.

@@ -163,23 +163,19 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 	d := narrow.decision([]candidate{chosen[slices.Index(a.evaluations, narrow)]})
 	d.Placements, d.RunnerUp = nil, nil
 	for i, c := range chosen {
-		name := c.cluster().Name
-		at := slices.IndexFunc(d.Placements, func(p Placement) bool { return p.Cluster == name })
-		price := a.evaluations[i].scorer.tariff.priceOf(c.position)
+		one := a.evaluations[i].placement(c)
+		one.Components = []string{r.Components[i].Name}
+		at := slices.IndexFunc(d.Placements, func(p Placement) bool { return p.Cluster == one.Cluster })
 		if at < 0 {
-			d.Placements = append(d.Placements, Placement{
-				Cluster: name, Score: c.score, Reserved: maps.Clone(r.Components[i].Resources), Price: price, Components: []string{r.Components[i].Name},
-				LargestPods: r.Components[i].LargestPods, Evidence: c.cluster().evidence(), Workloads: r.rulesOn(c.cluster()),
-			})
+			one.Reserved = maps.Clone(one.Reserved) // it may grow
+			d.Placements = append(d.Placements, one)
 			continue
 		}
 		p := &d.Placements[at]
-		p.Reserved.Add(r.Components[i].Resources, 1)
-		p.LargestPods = slices.Concat(p.LargestPods, r.Components[i].LargestPods)
-		p.Score, p.Components = min(p.Score, c.score), append(p.Components, r.Components[i].Name)
-		if price != nil {
-			p.Price = &Price{p.Price.Currency, p.Price.NanoPerHour + price.NanoPerHour}
-		}
+		p.Reserved.Add(one.Reserved, 1)
+		p.LargestPods = slices.Concat(p.LargestPods, one.LargestPods)
+		p.Score, p.Components = min(p.Score, one.Score), append(p.Components, one.Components...)
+		p.Price = sumOf(p.Price, one.Price)
 	}
 	if why := r.overspends(d.Placements, s); why != "" {
 		return failed(why, true)

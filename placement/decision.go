@@ -162,13 +162,9 @@ func (d Decision) API(generation int64) *v1alpha1.Decision {
 
 // decision returns the decision with these clusters chosen.
 func (e *evaluation) decision(chosen []candidate) Decision {
-	d := Decision{Considered: e.considered()}
+	d := Decision{Considered: e.snapshot.Len()}
 	for _, c := range chosen {
-		d.Placements = append(d.Placements, Placement{
-			Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
-			Reserved: e.request.on(c.replicas), Score: c.score, Price: e.price(c),
-			LargestPods: e.request.LargestPods, Evidence: c.cluster().evidence(), Workloads: e.request.rulesOn(c.cluster()),
-		})
+		d.Placements = append(d.Placements, e.placement(c))
 	}
 	var t tally
 	for _, l := range e.lost {
@@ -222,13 +218,13 @@ func (e *evaluation) runnerUp(chosen []candidate) *RunnerUp {
 	return &RunnerUp{best.cluster().Name, best.score}
 }
 
-// considered counts the clusters of the inventory.
-func (e *evaluation) considered() int {
-	n := 0
-	for _, p := range e.pages {
-		n += len(p.clusters)
+// placement returns the placement on a chosen cluster.
+func (e *evaluation) placement(c candidate) Placement {
+	return Placement{
+		Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
+		Reserved: e.request.on(c.replicas), Score: c.score, Price: e.price(c),
+		LargestPods: e.request.LargestPods, Evidence: c.cluster().evidence(), Workloads: e.request.rulesOn(c.cluster()),
 	}
-	return n
 }
 
 // why returns why a current cluster no longer fits.

@@ -87,7 +87,7 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 		switch v.Chosen = among(chosen, c.position); {
 		case !v.Chosen:
 			v.Reason, v.Message = e.passedOver(c.position, chosen)
-		case slices.Contains(r.Current, v.Cluster):
+		case e.isOn(c.position):
 			v.Message = "the instance is there"
 		default:
 			v.Message = r.Upstream.failures(c.cluster()).addTo("fits best")

@@ -44,7 +44,7 @@ func (e *evaluation) fill(roomiest []candidate) []candidate {
 	numbers := map[string]int64{}
 	for i := range roomiest {
 		c := &roomiest[i]
-		if best.rank += scale * int64(c.score); !e.request.Free && e.kept(roomiest[i:i+1]) > 0 {
+		if best.rank += scale * int64(c.score); !e.request.Free && e.isOn(c.position) {
 			best.rank += stay
 		}
 		numbers[c.group]++

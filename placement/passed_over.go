@@ -3,7 +3,6 @@ package placement
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // passedOver returns why a cluster that fits was not chosen: because others were preferred or,
@@ -23,7 +22,7 @@ func (e *evaluation) preferredTo(at position, chosen []candidate) (Reason, strin
 	if e.thrift != nil && score > last.score {
 		return reason, fmt.Sprintf("scores %d, and cheaper clusters are chosen, because the best choice costs more than the budget leaves", score)
 	}
-	if e.request.Spread != nil && !slices.Contains(e.request.Current, at.cluster().Name) {
+	if e.request.Spread != nil && !e.isOn(at) {
 		return reason, e.notInSpread(at, score, chosen)
 	}
 	switch {
@@ -104,7 +103,7 @@ func (e *evaluation) tied(at position, with candidate) string {
 	e.breakTies(&this)
 	ties := fmt.Sprintf("ties with %s at %d; ", name, with.score)
 	switch {
-	case slices.Contains(e.request.Current, name) && !e.request.Free:
+	case e.isOn(with.position) && !e.request.Free:
 		return ties + "the instance is there"
 	case with.price < this.price && this.price == math.MaxInt64:
 		return ties + name + " has a price in " + e.scorer.currency()

@@ -42,6 +42,20 @@ func (p *Price) times(n int64) *Price {
 	return &Price{p.Currency, mulDiv(p.NanoPerHour, n, 1)}
 }
 
+// sumOf returns the sum of prices; nil if one is nil, or in another currency.
+func sumOf(prices ...*Price) (sum *Price) {
+	for _, one := range prices {
+		switch {
+		case one == nil, sum != nil && sum.Currency != one.Currency:
+			return nil
+		case sum == nil:
+			sum = &Price{Currency: one.Currency}
+		}
+		sum.NanoPerHour += one.NanoPerHour
+	}
+	return sum
+}
+
 // String formats the price, for instance "0.35 EUR/h".
 func (p Price) String() string { return FormatMoney(*p.quantity(), p.Currency) + "/h" }
 

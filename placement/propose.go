@@ -1,9 +1,5 @@
 package placement
 
-import (
-	"slices"
-)
-
 // Proposal is a move that would improve the placement of an instance.
 type Proposal struct {
 	// Instance is the name of the ServiceInstance.
@@ -39,7 +35,7 @@ func Propose(r Request, s *Snapshot, leastGain int32) (*Proposal, Holding) {
 		now[name] = true
 		holds.on(name, r.on(c.replicas), e.price(c), r.LargestPods)
 		after = append(after, c)
-		if !slices.Contains(r.Current, name) {
+		if !e.isOn(c.position) {
 			p.To = append(p.To, name)
 		}
 	}
@@ -79,16 +75,9 @@ func (e *evaluation) meanScore(candidates []candidate) int32 {
 
 // sum returns the price of all candidates together; nil if one has none, or another currency.
 func (e *evaluation) sum(candidates []candidate) *Price {
-	var sum *Price
-	for _, c := range candidates {
-		one := e.price(c)
-		switch {
-		case one == nil, sum != nil && sum.Currency != one.Currency:
-			return nil
-		case sum == nil:
-			sum = &Price{Currency: one.Currency}
-		}
-		sum.NanoPerHour += one.NanoPerHour
+	prices := make([]*Price, len(candidates))
+	for i, c := range candidates {
+		prices[i] = e.price(c)
 	}
-	return sum
+	return sumOf(prices...)
 }

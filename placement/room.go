@@ -98,19 +98,11 @@ func (s *Snapshot) roomForOne(r Request) Room {
 	if err != nil {
 		return Room{}
 	}
-	room := Room{Orders: 1, AtLeast: true, Clusters: len(d.Placements)}
-	for i, p := range d.Placements {
-		switch {
-		case p.Price == nil || i > 0 && room.Price == nil || i > 0 && p.Price.Currency != room.Price.Currency:
-			room.Price = nil
-		case i == 0:
-			price := *p.Price
-			room.Price = &price
-		default:
-			room.Price.NanoPerHour += p.Price.NanoPerHour
-		}
+	prices := make([]*Price, len(d.Placements))
+	for i := range d.Placements {
+		prices[i] = d.Placements[i].Price
 	}
-	return room
+	return Room{Orders: 1, AtLeast: true, Clusters: len(d.Placements), Price: sumOf(prices...)}
 }
 
 // ordersOn returns how many orders fit that need each distinct clusters, which take so many each: the most for which

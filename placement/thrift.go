@@ -65,7 +65,7 @@ func (e *evaluation) chooseThriftily() []candidate {
 		chosen = within(1 << mostThrift)
 	}
 	for i := range chosen {
-		if chosen[i].rank = int64(chosen[i].score); !e.request.Free && among(e.current, chosen[i].position) {
+		if chosen[i].rank = int64(chosen[i].score); !e.request.Free && e.isOn(chosen[i].position) {
 			chosen[i].rank += staying
 		}
 	}
