@@ -38,7 +38,7 @@ type assembly struct {
 }
 
 func assemble(r Request, s *Snapshot) *assembly {
-	a := &assembly{request: r, snapshot: s, bestAt: -1}
+	a := &assembly{request: r, snapshot: s, bestAt: math.MinInt64}
 	for i := range r.Components {
 		e := evaluate(r.of(&r.Components[i]), s)
 		e.joint = "the best combination"
@@ -73,8 +73,9 @@ func (a *assembly) consider(most int) {
 				fitting = append(fitting, others...)
 			}
 		}
+		rank := e.ranking(false)
 		for k := range fitting {
-			fitting[k].rank = int64(fitting[k].score)
+			fitting[k].rank = rank.of(fitting[k].position, fitting[k].score)
 		}
 		slices.SortFunc(fitting, better)
 		a.fitting = append(a.fitting, fitting)
@@ -85,7 +86,7 @@ func (a *assembly) consider(most int) {
 // fittingBest returns the given number of best clusters that fit, or all with 0.
 func (e *evaluation) fittingBest(most int) []candidate {
 	if most > 0 {
-		return e.best(most, nil)
+		return e.best(most, e.ranking(false))
 	}
 	return e.fitting()
 }

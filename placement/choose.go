@@ -41,6 +41,8 @@ func (e *evaluation) ranking(forRoom bool) ranking {
 		return e.byRoom
 	case e.thrift != nil:
 		return func(at position, score int32) int64 { return scale*int64(score) - e.thrift(at) }
+	case e.request.burden != nil:
+		return func(at position, _ int32) int64 { return -e.request.burden(&e.request, at) }
 	case scale != 1:
 		return func(_ position, score int32) int64 { return scale * int64(score) }
 	}

@@ -216,5 +216,8 @@ func explainTogether(r Request, s *Snapshot) (verdicts []Verdict) {
 			verdicts = append(verdicts, v)
 		}
 	}
+	if chosen == nil {
+		return displacing(verdicts, r, s)
+	}
 	return verdicts
 }

@@ -280,6 +280,13 @@ func (d Decision) Uses(cluster string) bool {
 	return slices.ContainsFunc(d.Placements, func(p Placement) bool { return p.Cluster == cluster })
 }
 
+// uses reports whether the decision places a component on a cluster.
+func (d Decision) uses(cluster, component string) bool {
+	return slices.ContainsFunc(d.Placements, func(p Placement) bool {
+		return p.Cluster == cluster && slices.Contains(p.Components, component)
+	})
+}
+
 // AsUnplaceable is errors.As for *UnplaceableError.
 func AsUnplaceable(err error) (*UnplaceableError, bool) {
 	unplaceable := (*UnplaceableError)(nil)

@@ -57,13 +57,7 @@ func explain(r Request, s *Snapshot) []Verdict {
 	if short == nil {
 		return verdicts
 	}
-	if p := Preempt(r, s); p != nil {
-		for _, room := range p.Rooms() {
-			i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Cluster == room.Cluster })
-			verdicts[i].Reason, verdicts[i].Message = ReasonDisplaces, room.Message+"; "+describeRoom(p, &room)
-		}
-	}
-	return verdicts
+	return displacing(verdicts, r, s)
 }
 
 // verdicts returns the verdicts of an evaluation, with these clusters chosen.

@@ -19,7 +19,8 @@ import (
 type Movable func(instance string) (Request, bool)
 
 // MakeRoom finds the fewest moves of other instances away from one cluster after which a request that cannot be placed is
-// placed there. It returns nil if no policy allows moves, or if none would help, as when the request lacks several clusters.
+// placed there. It returns nil if no policy allows moves, or if none would help, as when the request lacks several clusters,
+// has components, or has replicas in each group.
 // In has the reservations; it is not changed.
 //
 // Every move is one that Place decides, with those before it made. As many instances move as the policies of each of
@@ -32,19 +33,15 @@ type Movable func(instance string) (Request, bool)
 func MakeRoom(r Request, in *Inventory, movable Movable) *v1alpha1.Preemption {
 	s := in.Snapshot()
 	most := s.policies.MakeRoom()
-	if most == 0 || r.denied(s) != "" {
+	if most == 0 || r.denied(s) != "" || len(r.Components) > 0 || r.Replicas > 0 && r.inEachGroup() {
 		return nil
 	}
-	search := searchFor(r, s, s.policies.class(r.Class))
-	if search == nil {
+	x := &clearing{search: searchFor(r, s, s.policies.class(r.Class)), movable: movable, known: map[string]*mover{}}
+	kind, one := x.lookAround()
+	if !one {
 		return nil
 	}
-	search.lookAround()
-	if search.severalLack() {
-		return nil
-	}
-	x := &clearing{search: search, movable: movable, known: map[string]*mover{}}
-	rooms := x.rooms(most)
+	rooms := x.rooms(kind, most)
 	if len(rooms) == 0 {
 		return nil
 	}
@@ -103,11 +100,10 @@ type crowded struct {
 	fewest int
 }
 
-// rooms returns the clusters on which so many moves may be enough, those that need the fewest first.
-func (x *clearing) rooms(most int) (rooms []crowded) {
+// rooms returns the clusters of a kind on which so many moves may be enough, those that need the fewest first.
+func (x *clearing) rooms(kind, most int) (rooms []crowded) {
 	for _, p := range x.snapshot.pages {
-		suits := x.suits(p)
-		for row := range suits[slices.Index(x.lacks[:], 1)].rows() {
+		for row := range x.suits(p)[kind].rows() {
 			if one := x.crowdedAt(position{page: p, row: row}); one.fewest > 0 && one.fewest <= most {
 				rooms = append(rooms, one)
 			}
@@ -125,7 +121,7 @@ func (x *clearing) rooms(most int) (rooms []crowded) {
 // together do not have it.
 func (x *clearing) crowdedAt(at position) crowded {
 	one := crowded{position: at}
-	one.names, one.lacks = x.lacking(at)
+	one.names, one.lacks = x.lacking(at, x.request.on(x.missing(at)), x.held(at))
 	holes := x.snapshot.holes(at.cluster().Name)
 	for _, pod := range x.request.LargestPods {
 		if !x.stays(at) && !holes.take([]Resources{pod}) {
@@ -294,7 +290,7 @@ func (x *clearing) moves(from int) bool {
 
 // found returns the moves in the form of the status.
 func (x *clearing) found() *v1alpha1.Preemption {
-	on := x.roomOn(x.crowded.position)
+	on := x.roomOn(room{position: x.crowded.position})
 	for _, m := range x.chosen {
 		v := v1alpha1.Victim{Instance: m.ID, Reserved: m.held.List(), To: m.to}
 		if class := x.snapshot.policies.class(m.Class); class != nil {
@@ -334,8 +330,7 @@ func (t *trial) leave(r *Request, cluster string, excluded []string) (to []strin
 
 // placedOn reports whether a request is placed on a cluster as things are now, apart from what its nodes have free.
 func (t *trial) placedOn(r Request, cluster string) bool {
-	r.LargestPods = nil
-	d, err := Place(r, t.Snapshot())
+	d, err := Place(r.withoutPods(), t.Snapshot())
 	return err == nil && d.Uses(cluster)
 }
 

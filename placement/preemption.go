@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,36 +20,34 @@ import (
 // the victims that leave them. It returns nil if nothing may be displaced, or if nothing would
 // help.
 //
-// These are as many clusters as are lacking: more than one if the request needs several, and
-// fewer take it as things are. Of all of them with which the request would then be placed, it
-// chooses by the lowest maximum priority of the victims, then the lowest sum of their priorities,
-// then the smallest number; equal clusters are ordered by hash. On each cluster it chooses the
-// best set of victims by the same order. An update gets room where its instance is, and replicas
-// get it on one cluster. Requests with components displace nothing, nor do those with replicas in
-// each group.
+// The victims are the ones with the lowest maximum priority, then with the lowest sum of priorities, then
+// the fewest. The maximum is exact: the request is placed as if all victims up to a priority were gone, from
+// the lowest priority up (upTo). So are sum and number for a request that takes the same on each of its clusters.
+// For components and replicas, whose sum on a cluster is not known before, no victim is one without which the
+// request would be placed, but another set may be better. Replicas get room on one cluster if that
+// is enough, chosen by the same order, unless they are in each group.
+//
+// An update gets room where its instance is.
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
-	search := newSearch(r, s)
-	if search == nil || r.denied(s) != "" {
+	x := newSearch(r, s)
+	if x == nil || r.denied(s) != "" {
 		return nil
 	}
-	search.lookAround()
-	rooms := search.roomsBy(search.room)
-	var highest int32
-	for kind, lacks := range search.lacks {
-		if len(rooms[kind]) < lacks {
-			return nil
-		}
-		if lacks > 0 {
-			highest = max(highest, rooms[kind][lacks-1].highest)
+	if r.Replicas > 0 && !r.inEachGroup() {
+		if p := x.onOne(); p != nil {
+			return p
 		}
 	}
-	if search.severalLack() {
-		// Victims of this priority leave one of the clusters, so one of them may leave the others, too, instead of many.
-		rooms = search.roomsBy(func(at position) (room, bool) { return search.roomWithin(at, highest) })
+	for _, highest := range x.priorities() {
+		if p := x.upTo(highest); p != nil {
+			return p
+		}
 	}
-	tries := mostRooms
-	return search.among(rooms, search.lacks, nil, &tries)
+	return nil
 }
+
+// inEachGroup reports whether the request is placed in every group that there is.
+func (r Request) inEachGroup() bool { return r.Spread != nil && r.Spread.Each }
 
 // Clusters on which room can be made: those that the instance stays on, and others.
 const (
@@ -57,46 +56,25 @@ const (
 	clusterKinds
 )
 
-// roomsBy returns the clusters on which a function makes room, the cheapest first.
-func (x *search) roomsBy(on func(position) (room, bool)) (rooms [clusterKinds][]room) {
+// onOne makes room on one cluster, for the replicas that the roomiest other clusters do not take. It chooses the one on which
+// the cheapest victims leave; equal clusters are ordered by hash.
+func (x *search) onOne() *v1alpha1.Preemption {
+	kind, _ := x.lookAround()
+	var rooms []room
 	for _, p := range x.snapshot.pages {
-		for kind, suits := range x.suits(p) {
-			for row := range suits.rows() {
-				if found, ok := on(position{page: p, row: row}); ok {
-					rooms[kind] = append(rooms[kind], found)
-				}
+		for row := range x.suits(p)[kind].rows() {
+			if found, ok := x.room(position{page: p, row: row}); ok {
+				rooms = append(rooms, found)
 			}
 		}
 	}
 	hash := hash64(x.request.ID)
-	for _, some := range rooms {
-		slices.SortFunc(some, func(a, b room) int {
-			return cmp.Or(a.cost.compare(b.cost), cmp.Compare(mix(hash^a.page.hash[a.row]), mix(hash^b.page.hash[b.row])),
-				strings.Compare(a.cluster().Name, b.cluster().Name))
-		})
-	}
-	return rooms
-}
-
-// among returns the first preemption with which the request is placed, of the chosen rooms and as many of the others as are
-// lacking; nil if there is none, or after too many tries.
-func (x *search) among(rooms [clusterKinds][]room, lacks [clusterKinds]int, chosen []room, tries *int) *v1alpha1.Preemption {
-	kind := currentClusters
-	if lacks[kind] == 0 {
-		kind = otherClusters
-	}
-	if lacks[kind] == 0 {
-		*tries--
-		if p := x.preemption(chosen); x.snapshot.wouldPlace(x.request, p) {
-			return p
-		}
-		return nil
-	}
-	candidates := rooms[kind]
-	for i := 0; i <= len(candidates)-lacks[kind] && *tries > 0; i++ {
-		rest, left := rooms, lacks
-		rest[kind], left[kind] = candidates[i+1:], lacks[kind]-1
-		if p := x.among(rest, left, append(chosen, candidates[i]), tries); p != nil {
+	slices.SortFunc(rooms, func(a, b room) int {
+		return cmp.Or(a.cost.compare(b.cost), cmp.Compare(mix(hash^a.page.hash[a.row]), mix(hash^b.page.hash[b.row])),
+			strings.Compare(a.cluster().Name, b.cluster().Name))
+	})
+	for i := range rooms[:min(len(rooms), mostRooms)] {
+		if p := x.preemption(rooms[i : i+1]); x.snapshot.wouldPlace(x.request, p) {
 			return p
 		}
 	}
@@ -109,8 +87,7 @@ const (
 	// mostSubsets is how many sets of victims are tried for one request; beyond that, the best
 	// set found on each cluster is taken.
 	mostSubsets = 1_000_000
-	// mostRooms is how many clusters, or combinations of clusters, are tried. Without spread or affinity the
-	// first one works.
+	// mostRooms is how many clusters are tried for replicas. Without spread or affinity the first one works.
 	mostRooms = 1000
 )
 
@@ -123,11 +100,11 @@ type search struct {
 	snapshot *Snapshot
 	class    *v1alpha1.PriorityClass
 	holders  []string // of instances that belong to the same consumer
-	// lacks is on how many clusters room has to be made, as far as that is known before.
-	lacks [clusterKinds]int
 	// filters, without those for capacity.
 	filters []filter
 	subsets int
+	// mayLeave are the victims by cluster; nil if they are not known yet.
+	mayLeave map[string][]victim
 	// roomiest are the clusters that take most replicas as things are, as many as the request needs, after those that it
 	// stays on; nil if nobody has looked.
 	roomiest []vacancy
@@ -148,36 +125,26 @@ func newSearch(r Request, s *Snapshot) *search {
 	return searchFor(r, s, class)
 }
 
-// searchFor returns nil for requests for which no room is made: those with components, or with replicas in each group.
 func searchFor(r Request, s *Snapshot, class *v1alpha1.PriorityClass) *search {
-	if len(r.Components) > 0 || r.Replicas > 0 && r.Spread != nil && r.Spread.Each {
-		return nil
-	}
 	enough := Resources{}
 	for name := range r.on(1) {
 		enough[name] = boundless
 	}
-	filtered := r
-	filtered.LargestPods = nil // which nodes the victims free is not known
-	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: filtered.filters(s, enough)}
+	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: r.withoutPods().filters(s, enough)}
 }
 
-// lookAround finds how many clusters are lacking, or those that take most replicas. It looks at all clusters.
-func (x *search) lookAround() {
+// lookAround finds on which kind of clusters room has to be made, if on one; false if several lack it. It also finds
+// the clusters that take most replicas. It looks at all clusters.
+func (x *search) lookAround() (kind int, one bool) {
 	e := evaluate(x.request, x.snapshot)
 	defer e.release()
 	asked, stays := x.request.ClusterCount(), x.request.stays()
-	switch {
-	case x.request.Replicas == 0:
-		x.lacks[currentClusters], x.lacks[otherClusters] = max(stays-len(e.current), 0), max(asked-stays-len(e.best(asked, nil)), 0)
-		if x.lacks == [clusterKinds]int{} { // because of where they are
-			x.lacks[otherClusters] = 1
+	if x.request.Replicas == 0 {
+		current, others := max(stays-len(e.current), 0), max(asked-stays-len(e.best(asked, nil)), 0)
+		if current > 0 {
+			return currentClusters, current+others == 1
 		}
-		return
-	case stays == asked:
-		x.lacks[currentClusters] = 1
-	default:
-		x.lacks[otherClusters] = 1
+		return otherClusters, others <= 1 // none lacks it if it is because of where they are
 	}
 	x.roomiest = []vacancy{}
 	for _, c := range e.current {
@@ -185,19 +152,21 @@ func (x *search) lookAround() {
 	}
 	slices.SortFunc(x.roomiest, func(a, b vacancy) int { return cmp.Compare(b.replicas, a.replicas) })
 	if stays == asked {
-		return
+		return currentClusters, true
 	}
 	for _, c := range e.best(asked, e.byRoom) {
 		x.roomiest = append(x.roomiest, vacancy{c.position, e.room(c.position)})
 	}
+	return otherClusters, true
 }
-
-// severalLack reports whether room has to be made on several clusters.
-func (x *search) severalLack() bool { return x.lacks[currentClusters]+x.lacks[otherClusters] > 1 }
 
 // stays reports whether a cluster is one of those on which the instance stays.
 func (x *search) stays(at position) bool {
-	return x.request.stays() > 0 && slices.Contains(x.request.Current, at.cluster().Name)
+	name := at.cluster().Name
+	if len(x.request.Components) > 0 {
+		return slices.Contains(slices.Collect(maps.Values(x.request.ComponentClusters)), name)
+	}
+	return x.request.stays() > 0 && slices.Contains(x.request.Current, name)
 }
 
 // held returns what the request holds on a cluster where it stays.
@@ -265,6 +234,9 @@ type victim struct {
 // victims returns the reservations on a cluster that may be displaced, the lowest priority
 // first, and of equal priority by name.
 func (x *search) victims(cluster string) []victim {
+	if x.mayLeave != nil {
+		return x.mayLeave[cluster]
+	}
 	var all []victim
 	for _, held := range x.snapshot.Reservations(cluster) {
 		class := x.snapshot.policies.class(held.Class)
@@ -297,40 +269,26 @@ type room struct {
 	position
 	cost
 	victims []victim
+	// needs is what the request needs there together with what it holds there; nil if that is not known before it is placed.
+	needs Resources
 }
 
 // room returns the cheapest set of victims that makes room on a cluster that fits otherwise;
 // false if all victims together are not enough, or if there is room already.
 func (x *search) room(at position) (room, bool) {
-	return x.roomBy(at, (*cover).least)
-}
-
-// roomWithin is room with victims of at most a priority, of which the cheapest may have a higher one than others.
-func (x *search) roomWithin(at position, highest int32) (room, bool) {
-	return x.roomBy(at, func(c *cover, lacks []int64) ([]int, bool) { return c.within(lacks, highest) })
-}
-
-func (x *search) roomBy(at position, find func(*cover, []int64) ([]int, bool)) (room, bool) {
-	c, lacks := x.cover(at)
+	c, lacks := x.cover(at, x.request.on(x.missing(at)), x.held(at))
 	if c == nil {
 		return room{}, false
 	}
-	best, ok := find(c, lacks)
-	if !ok {
-		return room{}, false
-	}
-	found := room{position: at, cost: c.bestCost}
-	for _, i := range best {
-		found.victims = append(found.victims, c.victims[i])
-	}
-	return found, true
+	best, ok := c.least(lacks)
+	return room{position: at, cost: c.bestCost, victims: c.of(best)}, ok
 }
 
 // preemption returns rooms in the form of the status.
 func (x *search) preemption(rooms []room) *v1alpha1.Preemption {
 	var made []v1alpha1.Room
 	for _, found := range rooms {
-		on := x.roomOn(found.position)
+		on := x.roomOn(found)
 		if x.subsets > mostSubsets {
 			on.Message += fmt.Sprintf(" (the best of the first %d sets of victims)", mostSubsets)
 		}
@@ -353,10 +311,14 @@ func (x *search) preemptionOf(on v1alpha1.Room, elsewhere ...v1alpha1.Room) *v1a
 	return p
 }
 
-// roomOn returns the room on a cluster, without victims.
-func (x *search) roomOn(at position) v1alpha1.Room {
+// roomOn returns a room without its victims.
+func (x *search) roomOn(found room) v1alpha1.Room {
+	at := found.position
 	p := v1alpha1.Room{Cluster: at.cluster().Name}
-	if f, refused := refusal(at, x.request.filters(x.snapshot, x.held(at)), x.stays(at)); refused {
+	if lacking, _ := x.lacking(at, found.needs, x.held(at)); len(lacking) > 0 {
+		name := lacking[0]
+		p.Message = insufficient(name, found.needs[name], x.held(at)[name], x.snapshot.columnOf(name), false).message(at.page, at.row)
+	} else if f, refused := refusal(at, x.request.filters(x.snapshot, x.held(at)), x.stays(at)); refused {
 		p.Message = f.message(at.page, at.row)
 	} else {
 		p.Message = fmt.Sprintf("needs room for %d of the %d replicas", x.missing(at), x.request.Replicas)
@@ -364,21 +326,23 @@ func (x *search) roomOn(at position) v1alpha1.Room {
 	return p
 }
 
-// canVacate reports whether a cluster would have room for a request if others left it. It does
+// canVacate reports whether a cluster would have room for a request, or one of its components, if others left it. It does
 // not determine the victims, because it is called for each change of a cluster, under the
 // inventory's lock.
 func canVacate(r Request, s *Snapshot, at position) bool {
-	x := newSearch(r, s)
-	if x == nil {
-		return false
-	}
-	if suits := x.suits(at.page); !suits[currentClusters].has(at.row) && !suits[otherClusters].has(at.row) {
-		return false
-	}
-	c, lacks := x.cover(at)
-	if c == nil {
-		return false
-	}
-	_, ok := c.enough(lacks)
-	return ok
+	return slices.ContainsFunc(r.Parts(), func(part Request) bool {
+		x := newSearch(part, s)
+		if x == nil {
+			return false
+		}
+		if suits := x.suits(at.page); !suits[currentClusters].has(at.row) && !suits[otherClusters].has(at.row) {
+			return false
+		}
+		c, lacks := x.cover(at, part.on(1), x.held(at))
+		if c == nil {
+			return false
+		}
+		_, ok := c.enough(lacks)
+		return ok
+	})
 }

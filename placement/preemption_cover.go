@@ -30,9 +30,9 @@ type cover struct {
 	bestCost cost
 }
 
-// lacking returns the resources of which a cluster has too little left for the request, and how much of each.
-func (x *search) lacking(at position) (names []corev1.ResourceName, lacks []int64) {
-	needs, held := x.request.on(x.missing(at)), x.held(at)
+// lacking returns the resources of which a cluster has too little left for what is needed, apart from what is held there,
+// and how much of each.
+func (x *search) lacking(at position, needs, held Resources) (names []corev1.ResourceName, lacks []int64) {
 	for _, name := range needs.names() {
 		if _, class := v1alpha1.StorageClassOf(name); class {
 			continue
@@ -44,15 +44,14 @@ func (x *search) lacking(at position) (names []corev1.ResourceName, lacks []int6
 	return names, lacks
 }
 
-// cover returns what is lacking on a cluster, and the possible victims; nil if nothing is
-// lacking.
-func (x *search) cover(at position) (c *cover, lacks []int64) {
-	lacking, lacks := x.lacking(at)
+// cover returns what a cluster lacks for what is needed there, and the possible victims; nil if nothing is lacking.
+func (x *search) cover(at position, needs, held Resources) (c *cover, lacks []int64) {
+	lacking, lacks := x.lacking(at, needs, held)
 	if len(lacking) == 0 {
 		return nil, nil
 	}
 	victims := x.victims(at.cluster().Name)
-	c = &cover{subsets: &x.subsets, victims: victims[:0], gives: table[int64](len(victims), len(lacking))}
+	c = &cover{subsets: &x.subsets, victims: make([]victim, 0, len(victims)), gives: table[int64](len(victims), len(lacking))}
 	for _, v := range victims {
 		gives := c.gives[len(c.victims)]
 		for i, name := range lacking {
@@ -72,6 +71,14 @@ func table[T int64 | uint8](rows, columns int) [][]T {
 		all[i] = cells[i*columns : (i+1)*columns]
 	}
 	return all
+}
+
+// of returns the victims of these numbers.
+func (c *cover) of(numbers []int) (victims []victim) {
+	for _, i := range numbers {
+		victims = append(victims, c.victims[i])
+	}
+	return victims
 }
 
 // enough returns the first victim that, with all before it, releases everything that is

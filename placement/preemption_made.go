@@ -13,18 +13,20 @@ import (
 // wouldPlace reports whether a request is placed on the preemption's clusters once the victims
 // hold nothing there.
 func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
-	vacated := s
-	for _, room := range p.Rooms() {
-		at, found := vacated.find(room.Cluster)
-		if !found {
-			return false
-		}
-		rest := s.book(room.Cluster, func(r *Reservation) bool { return room.Victim(r.Instance) == nil })
-		vacated = vacated.supposing(at, at.cluster(), rest)
-	}
-	r.LargestPods = nil // as in the search
-	decision, err := Place(r, vacated)
+	decision, err := s.placeIn(r, p)
 	return err == nil && !slices.ContainsFunc(p.Clusters(), func(cluster string) bool { return !decision.Uses(cluster) })
+}
+
+// placeIn places a request as if a preemption's victims had left. Which nodes they free is not known.
+func (s *Snapshot) placeIn(r Request, p *v1alpha1.Preemption) (Decision, error) {
+	given := map[string]Resources{}
+	for _, room := range p.Rooms() {
+		given[room.Cluster] = Resources{}
+		for _, v := range room.Victims {
+			given[room.Cluster].Add(s.Reserved(v.Instance, room.Cluster), 1)
+		}
+	}
+	return Place(r.withoutPods(), s.with(given))
 }
 
 // Stands reports whether a preemption is still valid: its victims are of a lower class, and the
@@ -123,4 +125,22 @@ func describeRoom(p *v1alpha1.Preemption, room *v1alpha1.Room) string {
 		fmt.Fprintf(&b, "%s %s of class %s (%d, %s)", separator, v.Instance, v.PriorityClass, v.Priority, strings.Join(parts, ", "))
 	}
 	return b.String()
+}
+
+// displacing returns the verdicts on a request that fits nowhere, with the room that would be made for it.
+func displacing(verdicts []Verdict, r Request, s *Snapshot) []Verdict {
+	p := Preempt(r, s)
+	if p == nil {
+		return verdicts
+	}
+	decision, _ := s.placeIn(r, p)
+	for i := range verdicts {
+		v := &verdicts[i]
+		room := p.On(v.Cluster)
+		if room == nil || v.Component != "" && !decision.uses(v.Cluster, v.Component) {
+			continue
+		}
+		v.Reason, v.Message = ReasonDisplaces, room.Message+"; "+describeRoom(p, room)
+	}
+	return verdicts
 }

@@ -66,8 +66,7 @@ func TestPreempting(t *testing.T) {
 }
 
 // A cluster wakes a request that may displace others if it would have room without them, and only then: not if it would
-// not take the request at all, if they are of no lower class, or if they hold too little. Requests with
-// components displace nothing.
+// not take the request or one of its components at all, if they are of no lower class, or if they hold too little.
 func TestWhoMayDisplaceOthersIsWokenByTheirClusters(t *testing.T) {
 	for name, row := range map[string]struct {
 		request  Request
@@ -82,7 +81,8 @@ func TestWhoMayDisplaceOthersIsWokenByTheirClusters(t *testing.T) {
 		"they are of none":           {request: Request{Resources: cores(4)}, held: 4},
 		"the cluster is cordoned":    {request: Request{Resources: cores(4)}, held: 4, class: "bronze", cordoned: true},
 		"they hold room for each":    {request: Request{Resources: cores(2), Replicas: 2}, held: 4, class: "bronze", wakes: true},
-		"components":                 {request: Request{Components: []Component{{Name: "web", Resources: cores(4)}}}, held: 4, class: "bronze"},
+		"a component":                {request: Request{Components: []Component{{Name: "web", Resources: cores(4)}}}, held: 4, class: "bronze", wakes: true},
+		"a component that is larger": {request: Request{Components: []Component{{Name: "web", Resources: cores(8)}}}, held: 4, class: "bronze"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eu := func(used int64) *Cluster {

@@ -19,18 +19,31 @@ func TestRoomForAnUpdate(t *testing.T) {
 		asks     Request
 		clusters []string // on which room is made, by displacing others or, on one of them, by moves
 	}{
-		"more on its cluster":            {Request{Resources: cores(8), Current: []string{"eu"}}, []string{"eu"}},
-		"more than its cluster has":      {Request{Resources: cores(9), Current: []string{"eu"}}, nil},
-		"as much on another":             {Request{Resources: cores(8), Leaving: []string{"eu"}}, []string{"us"}},
-		"another cluster as well":        {Request{Resources: cores(4), Clusters: 2, Current: []string{"eu"}}, []string{"us"}},
-		"more, and another cluster":      {Request{Resources: cores(6), Clusters: 2, Current: []string{"eu"}}, []string{"eu", "us"}},
-		"more, and one too many":         {Request{Resources: cores(6), Clusters: 3, Current: []string{"eu"}}, nil},
-		"more replicas":                  {Request{Resources: cores(2), Replicas: 4, Clusters: 1, Current: []string{"eu"}}, []string{"eu"}},
-		"more replicas, also on another": {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu"}}, []string{"us"}},
-		"it is on both":                  {Request{Resources: cores(5), Clusters: 2, Current: []string{"eu", "us"}}, []string{"eu", "us"}},
-		"it stays on one of both":        {Request{Resources: cores(5), Current: []string{"eu", "us"}, Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: "us"})}, []string{"us"}},
-		"replicas on both":               {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu", "us"}}, []string{"us"}},
-		"more replicas than both take":   {Request{Resources: cores(2), Replicas: 7, Clusters: 2, Current: []string{"eu", "us"}}, nil},
+		"more on its cluster":             {Request{Resources: cores(8), Current: []string{"eu"}}, []string{"eu"}},
+		"more than its cluster has":       {Request{Resources: cores(9), Current: []string{"eu"}}, nil},
+		"as much on another":              {Request{Resources: cores(8), Leaving: []string{"eu"}}, []string{"us"}},
+		"another cluster as well":         {Request{Resources: cores(4), Clusters: 2, Current: []string{"eu"}}, []string{"us"}},
+		"more, and another cluster":       {Request{Resources: cores(6), Clusters: 2, Current: []string{"eu"}}, []string{"eu", "us"}},
+		"more, and one too many":          {Request{Resources: cores(6), Clusters: 3, Current: []string{"eu"}}, nil},
+		"more replicas":                   {Request{Resources: cores(2), Replicas: 4, Clusters: 1, Current: []string{"eu"}}, []string{"eu"}},
+		"more replicas, also on another":  {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu"}}, []string{"us"}},
+		"it is on both":                   {Request{Resources: cores(5), Clusters: 2, Current: []string{"eu", "us"}}, []string{"eu", "us"}},
+		"it stays on one of both":         {Request{Resources: cores(5), Current: []string{"eu", "us"}, Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: "us"})}, []string{"us"}},
+		"replicas on both":                {Request{Resources: cores(2), Replicas: 6, Clusters: 2, Current: []string{"eu", "us"}}, []string{"us"}},
+		"replicas that need room on both": {Request{Resources: cores(2), Replicas: 7, Clusters: 2, Current: []string{"eu", "us"}}, []string{"eu", "us"}},
+		"more replicas than both have":    {Request{Resources: cores(2), Replicas: 9, Clusters: 2, Current: []string{"eu", "us"}}, nil},
+		"a component on its cluster": {Request{
+			Components:        []Component{{Name: "a", Resources: cores(6)}, {Name: "b", Resources: cores(1)}},
+			ComponentClusters: map[string]string{"a": "eu", "b": "us"}, Current: []string{"eu", "us"},
+		}, []string{"eu"}},
+		"both components": {Request{
+			Components:        []Component{{Name: "a", Resources: cores(6)}, {Name: "b", Resources: cores(2)}},
+			ComponentClusters: map[string]string{"a": "eu", "b": "us"}, Current: []string{"eu", "us"},
+		}, []string{"eu", "us"}},
+		"a component more, where new ones may be": {Request{
+			Components:        []Component{{Name: "a", Resources: cores(2)}, {Name: "b", Resources: cores(2)}, {Name: "c", Resources: cores(4)}},
+			ComponentClusters: map[string]string{"a": "eu", "b": "eu"}, Current: []string{"eu"},
+		}, []string{"us"}},
 	} {
 		silent, other := withCores("eu", 8), withCores("us", 8)
 		silent.Ready = false
@@ -57,7 +70,7 @@ func TestRoomForAnUpdate(t *testing.T) {
 			"displaced": Preempt(r, inventory.Snapshot()), "moved": MakeRoom(r, inventory, movableAmong(others)),
 		} {
 			want := row.clusters
-			if way == "moved" && len(want) > 1 {
+			if way == "moved" && (len(want) > 1 || len(r.Components) > 0) {
 				want = nil
 			}
 			if p == nil {

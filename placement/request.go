@@ -123,6 +123,9 @@ type Request struct {
 	component string
 	// atBest assumes that every cluster answers, takes new placements and has nothing on it.
 	atBest bool
+	// burden of a cluster for the request or a component of it; if not nil, the clusters are chosen by the least sum of
+	// it, instead of by their scores.
+	burden func(part *Request, at position) int64
 }
 
 // NewRequest returns the request of an instance of a plan with the given OSB parameters. It
@@ -319,6 +322,16 @@ func (r Request) on(replicas int64) Resources {
 	sum = maps.Clone(sum)
 	sum.Add(r.Common, 1)
 	return sum
+}
+
+// withoutPods returns the request without its largest pods: it is not known which nodes those that leave will free.
+func (r Request) withoutPods() Request {
+	r.LargestPods = nil
+	r.Components = slices.Clone(r.Components)
+	for i := range r.Components {
+		r.Components[i].LargestPods = nil
+	}
+	return r
 }
 
 // total returns what the request reserves on n clusters together.

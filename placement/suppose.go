@@ -38,29 +38,46 @@ func (s *Snapshot) Suppose(that Supposition) (*Snapshot, error) {
 	case "back":
 		cluster.Ready, cluster.Cordoned = true, false
 	}
-	held := s.book(that.Cluster, func(*Reservation) bool { return true })
-	return s.supposing(at, &cluster, held), nil
+	return s.supposing(at, &cluster), nil
 }
 
-// supposing returns the inventory as it would be with another version of a cluster, and these reservations there.
-func (s *Snapshot) supposing(at position, c *Cluster, held book) *Snapshot {
+// supposing returns the inventory as it would be with another version of a cluster.
+func (s *Snapshot) supposing(at position, c *Cluster) *Snapshot {
+	held := book{reserved: Resources{}}
+	for _, r := range s.Reservations(c.Name) {
+		held.reserved.Add(r.Resources, 1)
+		for _, pod := range r.Pods {
+			held.pods = holdPods(held.pods, pod, 1)
+		}
+	}
 	changed := *s
 	changed.pages = slices.Clone(s.pages)
 	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, c, s.columns, held)
 	return &changed
 }
 
-// book adds up the reservations on a cluster that count.
-func (s *Snapshot) book(cluster string, counts func(*Reservation) bool) book {
-	held := book{reserved: Resources{}}
-	for _, r := range s.Reservations(cluster) {
-		if !counts(r) {
+// with returns the inventory as it would be with more left of some clusters, by their names. What their nodes have free
+// is as before.
+func (s *Snapshot) with(more map[string]Resources) *Snapshot {
+	changed := *s
+	changed.pages = slices.Clone(s.pages)
+	for i, p := range s.pages {
+		if !slices.ContainsFunc(p.clusters, func(c *Cluster) bool { return len(more[c.Name]) > 0 }) {
 			continue
 		}
-		held.reserved.Add(r.Resources, 1)
-		for _, pod := range r.Pods {
-			held.pods = holdPods(held.pods, pod, 1)
+		vacated := *p
+		vacated.columns = slices.Clone(p.columns)
+		for k := range vacated.columns {
+			vacated.columns[k].free = slices.Clone(p.columns[k].free)
 		}
+		for row, c := range p.clusters {
+			for name, amount := range more[c.Name] {
+				if k := s.columnOf(name); k >= 0 && k < len(vacated.columns) && vacated.columns[k].free != nil {
+					vacated.columns[k].free[row] += amount
+				}
+			}
+		}
+		changed.pages[i] = &vacated
 	}
-	return held
+	return &changed
 }
