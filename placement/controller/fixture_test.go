@@ -108,7 +108,7 @@ func hubConfig(w *world) *rest.Config { return hubtest.Start(w).Config }
 
 // testCatalog sells 2, 4 and 8 cores, on one cluster or more, in the priority classes bronze,
 // silver and gold, which count if a policy declares them; 4 cores with a plan that waits
-// for anything, and in two replicas.
+// for anything, and in two replicas; and an application of class gold with a component of 6 cores and one of 2.
 func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.Snapshot {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Cores.", Bindable: true, PlanUpdateable: true}
@@ -133,7 +133,7 @@ func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.
 	spec.Plans = append(spec.Plans, patient, divided, v1alpha1.Plan{
 		ID: "plan-application", Name: "application", Description: "Two components.", Kind: v1alpha1.PlanKindResources,
 		MaximumPollingDurationSeconds: int32(polling.Seconds()),
-		Resources: &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=2"), Components: []v1alpha1.Component{
+		Resources: &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=2"), PriorityClass: "gold", Components: []v1alpha1.Component{
 			{Name: "db", Limits: placementtest.Quantities("cpu=6")}, {Name: "web"},
 		}},
 	})

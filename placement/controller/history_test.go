@@ -122,7 +122,7 @@ func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 		counted: func(instance *v1alpha1.ServiceInstance) map[string]placement.Resources {
 			return placement.Ledger(&instance.Status)
 		},
-		ordered:    []string{"plan-2", "plan-4", "plan-8", planEach},
+		ordered:    []string{"plan-2", "plan-4", "plan-8", "plan-application", planEach},
 		parameters: []string{"", `{"clusters":1}`, `{"clusters":2}`, `{"clusters":3}`},
 	}
 	h.must(v1alpha1.AddToScheme(h.scheme))

@@ -185,6 +185,55 @@ func TestRoomIsMadeOnSeveralClusters(t *testing.T) {
 	w.wantReserved("us", 8)
 }
 
+// Room for an application is made on the clusters of all its components at once, and it is placed when each has its own.
+func TestRoomIsMadeForComponents(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.hub.Create(w.Context(), placementtest.PriorityClasses(w.namespace, v1alpha1.PreemptsSameConsumer)))
+	w.cluster("eu", 6)
+	for _, name := range []string{"si-a", "si-b", "si-c"} {
+		w.provision(name, "plan-2", "")
+		w.wantOn(w.passes(name), "eu")
+	}
+	w.cluster("us", 3)
+	w.provision("si-us", "plan-2", "")
+	w.wantOn(w.passes("si-us"), "us")
+	w.provision("app", "plan-application", "")
+	w.woken = nil
+	app := w.passes("app")
+	w.wantOperation(app, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "instances of lower priority are leaving us and eu to make room (4)")
+	if slices.Sort(w.woken); !slices.Equal(w.woken, []string{"si-a", "si-b", "si-c", "si-us"}) {
+		t.Fatalf("woken are %v", w.woken)
+	}
+	w.cluster("ap", 2)
+	w.start() // what is written holds after a kill
+	w.wantOn(w.settle("si-us"), "ap")
+	w.provision("si-late", "plan-2", "")
+	w.wantOperation(w.passes("si-late"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "SpokenFor on 2 (eu: room is being made there for app of priority class gold)")
+	for _, name := range []string{"si-a", "si-b", "si-c"} {
+		if app = w.passes("app"); app.Status.Preemption == nil || app.Status.Delivered != nil {
+			t.Fatalf("%s is still there, and the order is %+v", name, app.Status)
+		}
+		w.woken = nil
+		victim := w.settle(name)
+		w.wantOn(victim)
+		if left := victim.Status.Decision.Displaced; len(left) != 1 || left[0].Reason != "app of priority class gold (1000) needs 6 cpu, 0 free of 6 after 6 reserved and 0 used by others" {
+			t.Errorf("displaced: %+v", left)
+		}
+	}
+	if !slices.Contains(w.woken, "app") {
+		t.Fatal("nobody tells the application that there is room")
+	}
+	app = w.passes("app")
+	w.wantOnAll(app, "eu", "us")
+	w.wantCarried("eu", "app", 6)
+	w.wantCarried("us", "app", 2)
+	if p := app.Status.Decision.Preemption; app.Status.Preemption != nil || p == nil || !slices.Equal(p.Clusters(), []string{"us", "eu"}) {
+		t.Errorf("the status says of the room %+v and of who left it %+v", app.Status.Preemption, p)
+	}
+	w.wantReserved("eu", 6)
+	w.wantReserved("us", 2)
+}
+
 // A victim gives up the cluster where room is made, and keeps another one that it should leave too, and cannot.
 func TestAVictimKeepsTheClusterThatNobodyNeeds(t *testing.T) {
 	w := newWorld(t)
