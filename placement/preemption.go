@@ -22,9 +22,9 @@ import (
 //
 // The victims are the ones with the lowest maximum priority, then with the lowest sum of priorities, then
 // the fewest. The maximum is exact: the request is placed as if all victims up to a priority were gone, from
-// the lowest priority up (upTo). So are sum and number for a request that takes the same on each of its clusters.
-// For components and replicas, whose sum on a cluster is not known before, no victim is one without which the
-// request would be placed, but another set may be better. Replicas get room on one cluster if that
+// the lowest priority up (upTo). So are sum and number, for one cluster and for several without a spread.
+// What components and replicas take together on a cluster is not known before. So none of their victims is one without
+// which the request would be placed, but another set may be cheaper. Replicas get room on one cluster if that
 // is enough, chosen by the same order, unless they are in each group.
 //
 // An update gets room where its instance is.
