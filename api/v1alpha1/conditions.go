@@ -41,6 +41,7 @@ const (
 	ReasonUnplaceable = "Unplaceable"
 	ReasonDeleting    = "Deleting"
 	ReasonUnreachable = "Unreachable" // of a member cluster: it does not answer
+	ReasonNoNodes     = "NoNodes"     // of a member cluster: its capacity is known, and none of its nodes takes pods
 	ReasonExpiring    = "Expiring"    // of a binding: its credentials end
 	ReasonExpired     = "Expired"     // of a binding: its credentials have ended
 )

@@ -102,5 +102,19 @@ func readiness(cluster *v1alpha1.MemberCluster) string {
 	case cluster.Spec.Unschedulable:
 		return "cordoned, " + ready
 	}
+	if why := nodeless(cluster); why != "" {
+		ready += ", but " + why
+	}
 	return ready
+}
+
+// nodeless returns why no node of a cluster that is ready and sells takes pods, with a remedy; empty if one does, or if it is not
+// known.
+func nodeless(cluster *v1alpha1.MemberCluster) string {
+	ready, _ := cluster.Holds(v1alpha1.ConditionReady)
+	known := viewCondition(cluster.Status.Conditions, v1alpha1.ConditionCapacityKnown)
+	if !ready || !cluster.Sells() || known == nil || known.reason != v1alpha1.ReasonNoNodes {
+		return ""
+	}
+	return known.message
 }

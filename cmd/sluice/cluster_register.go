@@ -81,6 +81,9 @@ func awaitCluster(ctx context.Context, w io.Writer, c client.Client, cluster *v1
 		has = "capacity " + cluster.ReaderName()
 	}
 	fmt.Fprintf(w, "cluster %s: ready, %s, allocatable %s\n", cluster.Name, has, quantities(cluster.Status.Allocatable))
+	if why := nodeless(cluster); why != "" {
+		fmt.Fprintf(w, "cluster %s: %s\n", cluster.Name, why)
+	}
 	return nil
 }
 

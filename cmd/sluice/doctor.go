@@ -34,7 +34,7 @@ func newDoctorCommand(hub *hubFlags) *cobra.Command {
 		Short: "Check the installation, and say what to do about what is wrong",
 		Long: `Check that the hub answers, has the definitions of this version and the same time, that somebody serves it, that the
 keyset opens what is sealed, that the platforms file is valid, that the broker answers, that clusters enforce the rules
-of policies for pods, and that everything is ready.
+of policies for pods and have nodes that take pods, and that everything is ready.
 What cannot be checked from here is skipped, with the reason. The exit status is 1 if a check fails.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -104,6 +104,7 @@ var checks = []struct {
 	{"broker", (*examination).broker},
 	{"restored", (*examination).restored},
 	{"rules", (*examination).rules},
+	{"nodes", (*examination).nodes},
 	{"resources", (*examination).resources},
 }
 
@@ -334,6 +335,24 @@ func (e *examination) rules() (string, error) {
 		return "enforced by every cluster", nil
 	}
 	return "", fmt.Errorf("%s would not enforce the rules of %s or of other policies with `workloads`, and so gets no orders that they concern: run `sluice cluster renew` for each such cluster", some(without), policies.Items[first].Name)
+}
+
+// nodes looks for clusters that are ready, and have no node that takes pods.
+func (e *examination) nodes() (string, error) {
+	var without []string
+	err := pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
+		if why := nodeless(o.(*v1alpha1.MemberCluster)); why != "" {
+			without = append(without, o.GetName()+": "+why)
+		}
+		return nil
+	}, client.InNamespace(e.hub.namespace))
+	if err != nil {
+		return "", err
+	}
+	if len(without) == 0 {
+		return "every cluster whose nodes are read has some that take pods", nil
+	}
+	return "", fmt.Errorf("nothing can be placed on cluster %s", some(without))
 }
 
 // resources counts what is not ready.

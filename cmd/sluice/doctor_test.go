@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -82,6 +83,22 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(true, "✔ rules        enforced by every cluster")
+
+	says(true, "✔ nodes        every cluster whose nodes are read has some that take pods")
+	const why = "no node takes pods: 1 with the taint node-role.kubernetes.io/control-plane:NoSchedule; untaint it"
+	v1alpha1.SetCondition(&eu.Status.Conditions, eu.Generation, v1alpha1.ConditionCapacityKnown, "True", v1alpha1.ReasonNoNodes, why)
+	v1alpha1.SetCondition(&eu.Status.Conditions, eu.Generation, v1alpha1.ConditionReady, "True", v1alpha1.ReasonReady, "takes placements")
+	if err := c.Status().Update(t.Context(), eu); err != nil {
+		t.Fatal(err)
+	}
+	says(true, "✘ nodes        nothing can be placed on cluster eu: "+why)
+	if out, err := sluice(t, "cluster", "list", "-o", "wide", "--data-dir", dir); err != nil || !strings.Contains(out, "yes, but "+why) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	var registered strings.Builder
+	if err := awaitCluster(t.Context(), &registered, c, eu, time.Minute); err != nil || !strings.HasSuffix(registered.String(), "\ncluster eu: "+why+"\n") {
+		t.Errorf("%v\n%s", err, &registered)
+	}
 
 	v1alpha1.SetCondition(&eu.Status.Conditions, 1, v1alpha1.ConditionReady, "False", "Unreachable", "connection refused")
 	if err := c.Status().Update(t.Context(), eu); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	resourcesv1 "github.com/sluice-dev/sluice/api/resources/v1"
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -41,6 +42,23 @@ func TestTheReaderFollowsTheSpec(t *testing.T) {
 			t.Errorf("%v: %d answers, want %d", row.capacity, w.health.answers, answers+1)
 		}
 	}
+}
+
+// A cluster without a node that takes pods is ready, and says why nothing can be placed there.
+func TestAClusterWithoutNodesThatTakePodsSaysWhy(t *testing.T) {
+	m := newMemberWorld(t, placementtest.Node("n", func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+	}))
+	known := func() *metav1.Condition {
+		return meta.FindStatusCondition(m.look().Status.Conditions, v1alpha1.ConditionCapacityKnown)
+	}
+	m.wantReady(m.look(), true, "")
+	if c := known(); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNoNodes || !strings.Contains(c.Message, "1 with the taint node-role.kubernetes.io/control-plane:NoSchedule") {
+		t.Errorf("%+v", c)
+	}
+	_, err := m.kube.CoreV1().Nodes().Create(t.Context(), placementtest.Node("worker", nil), metav1.CreateOptions{})
+	m.must(err)
+	eventually(t, "a node takes pods", func() bool { c := known(); return c.Reason == reasonRead && c.Message == "read from its nodes" })
 }
 
 // A server's word is followed, and when it is silent or lies, nothing is placed by it. Decisions do not wait.

@@ -54,9 +54,9 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 		if showsAll := w.source.reader == v1alpha1.ReaderNodes || cluster.DriverName() == v1alpha1.DriverOSB; err == nil && held != nil && !showsAll {
 			err = &reader.UnknownError{Reason: reasonRestored, Message: held.Error()}
 		}
-		w.reportReading(cluster, reading.Source, err)
+		w.reportReading(cluster, reading, err)
 	} else if held != nil {
-		w.reportReading(cluster, "", &reader.UnknownError{Reason: reasonRestored, Message: "not read yet: " + held.Error()})
+		w.reportReading(cluster, reader.Reading{}, &reader.UnknownError{Reason: reasonRestored, Message: "not read yet: " + held.Error()})
 	}
 	if cluster.DriverName() == v1alpha1.DriverOSB {
 		w.reportBroker(cluster)
@@ -64,10 +64,13 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 	w.conditions(cluster, leaving)
 }
 
-// reportReading writes whether the cluster's capacity is known. If it is not, the status keeps the last
-// reading, and nothing new is placed by it.
-func (w *clusterWatch) reportReading(cluster *v1alpha1.MemberCluster, source string, err error) {
-	state, reason, message := metav1.ConditionTrue, reasonRead, source
+// reportReading writes whether the cluster's capacity is known, and why there is none. If it is not known, the status keeps
+// the last reading, and nothing new is placed by it.
+func (w *clusterWatch) reportReading(cluster *v1alpha1.MemberCluster, reading reader.Reading, err error) {
+	state, reason, message := metav1.ConditionTrue, reasonRead, reading.Source
+	if reading.Idle != "" {
+		reason, message = v1alpha1.ReasonNoNodes, reading.Idle
+	}
 	if err != nil {
 		state, reason, message = metav1.ConditionFalse, reader.ReasonSyncing, fmt.Sprintf("member cluster %s: %v", w.cluster, err)
 	}

@@ -16,6 +16,8 @@ type Reading struct {
 	// Nodes is the number of nodes that were counted; Architectures and OperatingSystems are theirs.
 	Nodes                           int32
 	Architectures, OperatingSystems []string
+	// Idle says why none of its nodes takes workloads, with a remedy; empty if one does, or if it is not known.
+	Idle string
 	// Capacity, Allocatable and Foreign use, in the resources' own units.
 	Capacity, Allocatable, Foreign corev1.ResourceList
 	// Holes lists the free resources node by node; nil if unknown.

@@ -1,6 +1,8 @@
 package reader
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +21,9 @@ import (
 
 var onePod = resource.MustParse("1")
 
+// mostIdle bounds the reasons why no node takes workloads, in characters.
+const mostIdle = 256
+
 // usageOf sums over the nodes that take workloads: ready, not cordoned, without a taint that
 // keeps pods out (so control-plane nodes do not count), and not Liqo's virtual nodes, which
 // stand for other clusters' capacity. Foreign use is the sum of requests of the pods on those nodes
@@ -28,9 +33,11 @@ var onePod = resource.MustParse("1")
 // (placement/liqo). Devices are counted by classes.
 func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, d devices, reserved, isolated func(namespace string) bool) Reading {
 	u := Reading{Source: "read from its nodes", Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, Foreign: corev1.ResourceList{}}
-	free := make(map[string]placement.Resources, len(nodes))
+	free, idle := make(map[string]placement.Resources, len(nodes)), map[string]int{}
 	for _, node := range nodes {
-		if takesWorkloads(node) {
+		if reason := idleness(node); reason != "" {
+			idle[reason]++
+		} else {
 			free[node.Name] = placement.ResourcesOf(node.Status.Allocatable)
 			u.Nodes++
 			u.Architectures = insert(u.Architectures, node.Status.NodeInfo.Architecture)
@@ -38,6 +45,9 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 			sum(u.Capacity, node.Status.Capacity)
 			sum(u.Allocatable, node.Status.Allocatable)
 		}
+	}
+	if u.Nodes == 0 {
+		u.Idle = idleMessage(idle)
 	}
 	withQuota := make(map[string]bool, len(quotas))
 	for _, quota := range quotas {
@@ -71,15 +81,40 @@ func insert(words []string, word string) []string {
 	return slices.Insert(words, at, word)
 }
 
-func takesWorkloads(node *corev1.Node) bool {
+// idleness returns why a node takes no workloads; empty if it does. The taints that Kubernetes gives to nodes that are not ready
+// or cordoned are not named.
+func idleness(node *corev1.Node) string {
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-	repelling := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-	})
-	virtual := liqo.IsVirtualNode(node)
-	return ready && !repelling && !virtual && !node.Spec.Unschedulable
+	var repelling []string
+	for _, t := range node.Spec.Taints {
+		if t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute {
+			repelling = append(repelling, t.ToString())
+		}
+	}
+	switch {
+	case liqo.IsVirtualNode(node):
+		return "virtual"
+	case !ready:
+		return "not ready"
+	case node.Spec.Unschedulable:
+		return "cordoned"
+	case len(repelling) == 1:
+		return "with the taint " + repelling[0]
+	case len(repelling) > 1:
+		return "with the taints " + strings.Join(slices.Sorted(slices.Values(repelling)), " and ")
+	}
+	return ""
+}
+
+// idleMessage says why no node takes workloads, with a remedy, by the number of nodes for each reason.
+func idleMessage(nodes map[string]int) string {
+	var reasons []string
+	for _, reason := range slices.Sorted(maps.Keys(nodes)) {
+		reasons = append(reasons, fmt.Sprintf("%d %s", nodes[reason], reason))
+	}
+	return "no node takes pods: " + v1alpha1.Cut(cmp.Or(strings.Join(reasons, ", "), "there is none"), mostIdle) + "; add a node, or repair, uncordon or untaint one"
 }
 
 func terminated(pod *corev1.Pod) bool {

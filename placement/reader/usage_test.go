@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,36 @@ func TestUsageCountsNodesThatTakeWorkloads(t *testing.T) {
 				t.Errorf("foreign use is %v", u.Foreign)
 			}
 		})
+	}
+}
+
+// TestAReadingWithoutNodesNamesTheReasons: a node is counted by its first reason, and the taints that follow from it are not named.
+func TestAReadingWithoutNodesNamesTheReasons(t *testing.T) {
+	const remedy = "; add a node, or repair, uncordon or untaint one"
+	tainted := func(taints ...corev1.Taint) *corev1.Node {
+		return placementtest.Node("n", func(n *corev1.Node) { n.Spec.Taints = taints })
+	}
+	controlPlane := corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}
+	cordoned := tainted(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	cordoned.Spec.Unschedulable = true
+	silent := tainted(corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute})
+	silent.Status.Conditions = nil
+	virtual := placementtest.Node("n", func(n *corev1.Node) { n.Labels = map[string]string{consts.TypeLabel: consts.TypeNode} })
+	for _, c := range []struct {
+		nodes []*corev1.Node
+		want  string
+	}{
+		{nil, "no node takes pods: there is none" + remedy},
+		{[]*corev1.Node{tainted(controlPlane)}, "no node takes pods: 1 with the taint node-role.kubernetes.io/control-plane:NoSchedule" + remedy},
+		{[]*corev1.Node{tainted(controlPlane, corev1.Taint{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}, corev1.Taint{Key: "old", Effect: corev1.TaintEffectPreferNoSchedule})},
+			"no node takes pods: 1 with the taints a=b:NoExecute and node-role.kubernetes.io/control-plane:NoSchedule" + remedy},
+		{[]*corev1.Node{tainted(controlPlane), cordoned, silent, virtual, tainted(controlPlane)},
+			"no node takes pods: 1 cordoned, 1 not ready, 1 virtual, 2 with the taint node-role.kubernetes.io/control-plane:NoSchedule" + remedy},
+		{[]*corev1.Node{tainted(controlPlane), cordoned, placementtest.Node("n", nil)}, ""},
+	} {
+		if got := usageOf(c.nodes, nil, nil, devices{}, none, none).Idle; got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
 	}
 }
 
@@ -115,7 +146,7 @@ func TestStrippedObjectsKeepNoSpecOfContainersAndNoHeartbeat(t *testing.T) {
 		n.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
 	}))
 	n := slim.(*corev1.Node)
-	if n.Status.Images != nil || !n.Status.Conditions[0].LastHeartbeatTime.IsZero() || !takesWorkloads(n) {
+	if n.Status.Images != nil || !n.Status.Conditions[0].LastHeartbeatTime.IsZero() || idleness(n) != "" {
 		t.Errorf("node %+v", n)
 	}
 	if slices.ContainsFunc([]any{"tombstone"}, func(o any) bool { got, _ := strip(o); return got != o }) {
