@@ -126,17 +126,23 @@ func (s *server) decodeBind(c *call) (*bindRequest, error) {
 	return request, nil
 }
 
-// checkContext checks that context is an object and names the same platform as the
-// originating identity (OSB 2.17, "Originating Identity").
+// checkContext checks that context is an object, its platform a string (OSB 2.17, "Context Object"), and the same as in the
+// originating identity (there, "Originating Identity").
 func (c *call) checkContext(context *json.RawMessage) error {
-	if err := wantObject("context", context); err != nil || *context == nil || c.identity == nil {
+	if err := wantObject("context", context); err != nil || *context == nil {
 		return err
 	}
 	var named struct {
 		Platform any `json:"platform"`
 	}
 	_ = json.Unmarshal(*context, &named) // it has been decoded strictly before
-	if named.Platform != nil && named.Platform != c.identity.Platform {
+	platform, isText := named.Platform.(string)
+	switch {
+	case named.Platform == nil:
+		return nil
+	case !isText:
+		return badRequest("context.platform: want a string.")
+	case c.identity != nil && platform != c.identity.Platform:
 		return badRequest("context.platform: is not the platform that %s names.", headerOriginatingIdentity)
 	}
 	return nil

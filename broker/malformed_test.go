@@ -121,6 +121,8 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		"parameters a string":      {"PUT", fresh, put("parameters", "{}"), nil, 400, "BadRequest"},
 		"parameters an array":      {"PUT", fresh, put("parameters", []int{1}), nil, 400, "BadRequest"},
 		"context a string":         {"PUT", fresh, put("context", "cloudfoundry"), nil, 400, "BadRequest"},
+		"context.platform is 1":    {"PUT", fresh, put("context", object{"platform": 1}), nil, 400, "BadRequest"},
+		"context.platform a list":  {"PATCH", ready, encoded(patch("context", object{"platform": []string{"cloudfoundry"}})), nil, 400, "BadRequest"},
 		"maintenance_info a text":  {"PUT", fresh, put("maintenance_info", "1.0.0"), nil, 400, "BadRequest"},
 		"an unknown service":       {"PUT", fresh, put("service_id", "nothing"), nil, 400, "BadRequest"},
 		"an unknown plan":          {"PUT", fresh, put("plan_id", "nothing"), nil, 400, "BadRequest"},
@@ -211,6 +213,7 @@ func TestDescriptionsNameTheField(t *testing.T) {
 		"plan_id":              order("nothing"),
 		"/parameters/clusters": order(planLarge, "parameters", object{"clusters": 9}),
 		"/x~1y":                order(planLarge, "parameters", object{"x/y": 9}),
+		"context.platform":     order(planLarge, "context", object{"platform": 5}),
 		"/context/a/0":         order(planLarge, "context", object{"a": []any{json.Number("1e400")}}),
 	} {
 		got := f.refused(400, "BadRequest", "PUT", instancePath("a"), body).body["description"].(string)

@@ -111,15 +111,18 @@ have an administrator's rights, and must be of the cluster that is registered by
 		Example: `  sluice cluster renew eu-1 --context kind-eu-1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.register(cmd, hub, args[0], func(cluster *v1alpha1.MemberCluster) error {
-				switch {
-				case cluster.UID == "":
-					return errors.New("no member cluster has that name: `sluice cluster list` shows them all, `sluice cluster add` registers one")
-				case cluster.IsJoined():
-					return errors.New("it has joined by invitation: its owner runs `sluice peering accept` again, then you run `sluice peering join`")
-				}
-				return nil
-			})
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			cluster := &v1alpha1.MemberCluster{}
+			if err := c.Get(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: args[0]}, cluster); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("cluster %s: %w", args[0], err)
+			}
+			if err := checkRenewable(cluster); err != nil { // before a kubeconfig is asked for
+				return fmt.Errorf("cluster %s: %w", args[0], err)
+			}
+			return f.register(cmd, hub, args[0], checkRenewable)
 		},
 	}
 	f.admin.bind(cmd, "member cluster")
@@ -127,6 +130,17 @@ have an administrator's rights, and must be of the cluster that is registered by
 	bindWithoutPolicies(cmd, &f.manifest)
 	cmd.Flags().DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
 	return cmd
+}
+
+// checkRenewable returns an error if Sluice's access to a cluster cannot be renewed: also of the zero value, if there is none.
+func checkRenewable(cluster *v1alpha1.MemberCluster) error {
+	switch {
+	case cluster.UID == "":
+		return errors.New("no member cluster has that name: `sluice cluster list` shows them all, `sluice cluster add` registers one")
+	case cluster.IsJoined():
+		return errors.New("it has joined by invitation: its owner runs `sluice peering accept` again, then you run `sluice peering join`")
+	}
+	return nil
 }
 
 func newClusterManifestCommand() *cobra.Command {

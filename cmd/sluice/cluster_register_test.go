@@ -50,6 +50,9 @@ func TestOperatorOfClusters(t *testing.T) {
 		refused("nothing was done", "cluster", "add", "eu", "--label", "no label=x")
 		refused("nothing was done", "cluster", "add", "eu", "--latitude", "north", "--longitude", "13")
 		refused("no member cluster has that name", "cluster", "renew", "eu")
+		if _, err := operator("cluster", "renew", "eu", "--from-kubeconfig", "nowhere"); err == nil || !strings.Contains(err.Error(), "cluster eu: no member cluster has that name") {
+			t.Errorf("with a kubeconfig that is not there: %v", err)
+		}
 		var namespace corev1.Namespace
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: "sluice-system"}, &namespace); !apierrors.IsNotFound(err) {
 			t.Errorf("namespace sluice-system: %v", err)
