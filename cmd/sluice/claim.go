@@ -76,7 +76,7 @@ controller orders from one broker: for another one, run another with another --n
 
 // run carries out claims until the context ends.
 func (f *claimsFlags) run(ctx context.Context) error {
-	f.log.logger()
+	logger := f.log.logger()
 	broker, err := f.broker()
 	if err != nil {
 		return err
@@ -117,6 +117,9 @@ func (f *claimsFlags) run(ctx context.Context) error {
 	}
 	controller := &claims.Controller{Client: live, Broker: broker, Name: f.name, Cluster: cluster, Overlap: f.overlap, Events: mgr.GetEventRecorder("sluice-claims")}
 	if err := controller.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := announce(mgr, logger, "name", f.name, "metrics", f.metricsListen); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

@@ -128,3 +128,12 @@ func TestChoices(t *testing.T) {
 		})
 	}
 }
+
+func TestVersionAsADocument(t *testing.T) {
+	if out := mustSluice(t, "version", "-o", "json"); !strings.Contains(out, `"version": "dev"`) || !strings.Contains(out, `"resources": "sluice.dev/v1alpha1"`) {
+		t.Error(out)
+	}
+	if out := mustSluice(t, "version"); !strings.HasPrefix(out, "sluice dev") || !strings.HasSuffix(out, "\nOSB API 2.13 to 2.17\nresources sluice.dev/v1alpha1\n") {
+		t.Error(out)
+	}
+}

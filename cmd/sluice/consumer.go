@@ -53,8 +53,8 @@ type consumer struct {
 
 // connect returns a consumer. It sends nothing.
 func (f *consumerFlags) connect(cmd *cobra.Command) (*consumer, error) {
-	at := brokerAccess{url: cmp.Or(f.url, os.Getenv(envURL)), Credentials: environmentCredentials()}
-	if at.url == "" {
+	at := brokerAccess{URL: cmp.Or(f.url, os.Getenv(envURL)), Credentials: environmentCredentials()}
+	if at.URL == "" {
 		var err error
 		if at, err = f.local.access(f.platform); err != nil {
 			return nil, fmt.Errorf("no broker is named with --broker or $%s, and there is none on this machine: %w", envURL, err)
@@ -92,11 +92,11 @@ func readBundle(caFile string) ([]byte, error) {
 // nothing.
 func (at brokerAccess) open(bundle []byte) (*osbclient.Client, error) {
 	opened, err := osbclient.New(osbclient.Config{
-		URL: at.url, Credentials: at.Credentials, CABundle: bundle,
+		URL: at.URL, Credentials: at.Credentials, CABundle: bundle,
 		Addresses: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, // who runs this chose the broker
 	})
 	if err != nil {
-		return nil, fmt.Errorf("broker %s: %w", at.url, err)
+		return nil, fmt.Errorf("broker %s: %w", at.URL, err)
 	}
 	return opened, nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -90,9 +91,11 @@ func (l *listener) Start(ctx context.Context) error {
 		socket = tls.NewListener(socket, server.TLSConfig)
 	}
 
+	slog.Info("serving the OSB API", "address", accepted.Addr().String(), "tls", l.isSecure())
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
+		slog.Info("stopping; requests that are under way are answered first")
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(l.longest, time.Minute))
 		defer cancel()
 		ended := make(chan struct{})

@@ -66,8 +66,18 @@ func (f *platformFlags) read() (file broker.PlatformsFile, err error) {
 	return broker.ReadPlatforms(document)
 }
 
+// shownPlatform has what is shown of a platform: no secrets.
+type shownPlatform struct {
+	Name         string   `json:"name"`
+	Users        []string `json:"users,omitempty"`
+	Tokens       int      `json:"tokens,omitempty"`
+	Certificates []string `json:"certificates,omitempty"`
+	OpenID       []string `json:"openID,omitempty"`
+}
+
 func newPlatformListCommand(f *platformFlags) *cobra.Command {
-	return &cobra.Command{
+	var output outputFlag
+	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the platforms and how they authenticate, without their secrets",
 		Args:  cobra.NoArgs,
@@ -76,20 +86,27 @@ func newPlatformListCommand(f *platformFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var shown []shownPlatform
 			t := table{header: []string{"NAME", "USERS", "TOKENS", "CERTIFICATES", "OPENID"}}
 			for _, p := range file.Platforms {
-				var users []string
-				for _, basic := range p.Basic {
-					users = append(users, basic.Username)
+				one := shownPlatform{
+					Name: p.Name, Tokens: len(p.Bearer), Certificates: p.ClientCertificateNames,
+					OpenID: issuersOf(file.OpenID, access.Caller{Role: access.Platform, Name: p.Name}),
 				}
+				for _, basic := range p.Basic {
+					one.Users = append(one.Users, basic.Username)
+				}
+				one.Users = slices.Compact(one.Users)
+				shown = append(shown, one)
 				t.rows = append(t.rows, []string{
-					p.Name, orDash(strings.Join(slices.Compact(users), ", ")), fmt.Sprint(len(p.Bearer)), orDash(strings.Join(p.ClientCertificateNames, ", ")),
-					orDash(strings.Join(issuersOf(file.OpenID, access.Caller{Role: access.Platform, Name: p.Name}), ", ")),
+					one.Name, orDash(strings.Join(one.Users, ", ")), fmt.Sprint(one.Tokens), orDash(strings.Join(one.Certificates, ", ")), orDash(strings.Join(one.OpenID, ", ")),
 				})
 			}
-			return t.write(cmd.OutOrStdout(), &outputFlag{})
+			return output.print(cmd.OutOrStdout(), shown, t)
 		},
 	}
+	output.bind(cmd)
+	return cmd
 }
 
 // issuersOf returns the issuers whose tokens identify a caller.
@@ -102,13 +119,17 @@ func issuersOf(listed []openid.Listed, caller access.Caller) (issuers []string) 
 	return issuers
 }
 
+// outputShell prints assignments for a POSIX shell.
+const outputShell outputFormat = "shell"
+
 func newPlatformShowCommand(f *platformFlags) *cobra.Command {
-	return &cobra.Command{
+	var output outputFlag
+	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Print URL, user and password with which a platform calls the broker, as shell assignments",
 		Long: `Print with which URL and credentials a platform calls the broker, as shell assignments: SLUICE_URL, and
 SLUICE_USERNAME with SLUICE_PASSWORD, or SLUICE_TOKEN. If a platform has several, the first is printed. Keep the
-output secret.`,
+output secret. Where SLUICE_OUTPUT is set, "-o shell" prints the assignments.`,
 		Example: `  eval "$(sluice platform show default)"
   curl -u "$SLUICE_USERNAME:$SLUICE_PASSWORD" -H 'X-Broker-API-Version: 2.17' "$SLUICE_URL/v2/catalog"`,
 		Args: cobra.ExactArgs(1),
@@ -117,8 +138,11 @@ output secret.`,
 			if err != nil {
 				return err
 			}
+			if output.format != outputShell {
+				return output.print(cmd.OutOrStdout(), found, table{})
+			}
 			for _, one := range []struct{ name, value string }{
-				{envURL, found.url}, {envUsername, found.Username}, {envPassword, found.Password}, {envToken, found.Token},
+				{envURL, found.URL}, {envUsername, found.Username}, {envPassword, found.Password}, {envToken, found.Token},
 			} {
 				if one.value != "" {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s=%s\n", one.name, shellQuote(one.value))
@@ -127,6 +151,8 @@ output secret.`,
 			return nil
 		},
 	}
+	output.bindFormats(cmd, outputShell, outputJSON, outputYAML)
+	return cmd
 }
 
 // Variables of the environment with which consumers' commands call a broker.
@@ -139,7 +165,7 @@ const (
 
 // brokerAccess is the way to a broker.
 type brokerAccess struct {
-	url string // "" if it is not known
+	URL string `json:"url,omitempty"` // "" if it is not known
 	osbclient.Credentials
 }
 
@@ -157,7 +183,7 @@ func (f *platformFlags) access(name string) (brokerAccess, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return brokerAccess{}, err
 	}
-	found := brokerAccess{url: strings.TrimSpace(string(url))}
+	found := brokerAccess{URL: strings.TrimSpace(string(url))}
 	switch p := file.Platforms[i]; {
 	case len(p.Basic) > 0:
 		found.Username, found.Password = p.Basic[0].Username, p.Basic[0].Password

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // TestPlatformShow: a shell can read the output, whatever characters the password has, and
@@ -63,6 +65,13 @@ func TestPlatformShow(t *testing.T) {
 			}
 			if list := mustSluice(t, "platform", "list", "--data-dir", dir); !strings.Contains(list, row.want) || strings.Contains(list, password) {
 				t.Errorf("listed as\n%s", list)
+			}
+			if list := mustSluice(t, "platform", "list", "-o", "json", "--data-dir", dir); list != "[\n  {\n    \"name\": \"default\",\n    \"users\": [\n      \""+row.want+"\"\n    ]\n  }\n]\n" {
+				t.Errorf("listed as\n%s", list)
+			}
+			var shown struct{ URL, Username, Password string }
+			if err := yaml.UnmarshalStrict([]byte(mustSluice(t, "platform", "show", "default", "-o", "yaml", "--data-dir", dir)), &shown); err != nil || shown.URL != url || shown.Username != user || shown.Password != password {
+				t.Errorf("shown as %+v, %v", shown, err)
 			}
 		})
 	}

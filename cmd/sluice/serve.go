@@ -151,9 +151,11 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	defer func() {
 		if err := h.Stop(); err != nil {
 			logger.Error("stop the hub", "error", err)
+			return
 		}
+		logger.Info("stopped")
 	}()
-	logger.Info("the hub answers", "kubeconfig", h.Kubeconfig, "namespace", h.Namespace)
+	logger.Info("the hub answers", "hub", h.ID, "kubeconfig", h.Kubeconfig, "namespace", h.Namespace, "version", version)
 	if mark, err := hub.Restored(ctx, h.Config); err != nil {
 		return err
 	} else if mark != nil {
@@ -170,7 +172,6 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logger.Info("serving", "address", f.listener.address, "hub", h.ID, "version", version)
 	return all.run(ctx, h.Done())
 }
 
@@ -212,6 +213,9 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 		return nil, err
 	}
 	if err := f.addControllers(ctx, mgr, h, live, served, sold, kept, platforms, keys, probes); err != nil {
+		return nil, err
+	}
+	if err := announce(mgr, logger, "metrics", f.metricsListen); err != nil {
 		return nil, err
 	}
 	changes := console.NewChanges()

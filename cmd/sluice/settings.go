@@ -24,6 +24,7 @@ const settingsHelp = `Flags that are not on the command line are read from the e
 
 The variable of a flag is SLUICE_, the command, and the flag: SLUICE_SERVE_LISTEN is the flag --listen of sluice serve.
 SLUICE_KUBECONFIG, SLUICE_NAMESPACE, SLUICE_DATA_DIR and SLUICE_OUTPUT are these flags of all commands that have them.
+A command that does not print the format of SLUICE_OUTPUT, or of output for all commands in the file, prints its default.
 The broker of consumers, and the credentials for it, are SLUICE_URL, SLUICE_USERNAME, SLUICE_PASSWORD and SLUICE_TOKEN.
 
 The file is --settings, $SLUICE_SETTINGS, or settings.yaml in sluice in the folder of the user's configuration
