@@ -82,18 +82,25 @@ func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 
 // Ledger returns what an instance's status reserves, by cluster. It is the larger, for each
 // resource, of the decision being delivered and the one last delivered, because during an
-// update a cluster may carry either. What a decision has replaced counts as well.
+// update a cluster may carry either. What a decision has replaced counts as well, and what volumes have beyond it.
 func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 	held := map[string]Resources{}
 	for _, decision := range status.Decisions() {
 		for _, p := range decision.Placements {
-			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved)).max(ResourcesOf(p.Replaced))
+			held[p.Cluster] = held[p.Cluster].max(heldBy(&p)).max(ResourcesOf(p.Replaced))
 		}
 	}
 	for i := range status.Left {
 		left := &status.Left[i]
-		held[left.Cluster] = held[left.Cluster].max(ResourcesOf(left.Reserved))
+		held[left.Cluster] = held[left.Cluster].max(heldBy(&left.Placement))
 	}
+	return held
+}
+
+// heldBy returns what a placement reserves, and what its volumes have beyond that.
+func heldBy(p *v1alpha1.Placement) Resources {
+	held := ResourcesOf(p.Reserved)
+	held.Add(ResourcesOf(p.Grown), 1)
 	return held
 }
 

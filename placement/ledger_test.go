@@ -47,13 +47,16 @@ func TestHoldingOf(t *testing.T) {
 	}
 }
 
-// While an update is delivered, an instance holds the larger of what it had and what it gets, and what it has left
-// somewhere; so do its prices, and its pods are those of both.
+// While an update is delivered, an instance holds the larger of what it had and what it gets, what it has left somewhere,
+// and what volumes have beyond that; so do its prices, and its pods are those of both.
 func TestHoldingsOfAnUpdate(t *testing.T) {
 	placed := func(cluster string, n, nano int64, replaced int64) v1alpha1.Placement {
 		p := v1alpha1.Placement{Cluster: cluster, Reserved: cores(n).List(), LargestPods: []corev1.ResourceList{cores(n).List()}}
 		if replaced > 0 {
 			p.Replaced = cores(replaced).List()
+		}
+		if cluster == "af" {
+			p.Grown = cores(1).List()
 		}
 		if nano > 0 {
 			p.Currency, p.PricePerHour = "EUR", resource.NewScaledQuantity(nano, resource.Nano)
@@ -66,7 +69,7 @@ func TestHoldingsOfAnUpdate(t *testing.T) {
 		Left:      []v1alpha1.LeftPlacement{{Placement: placed("ap", 6, 0, 0)}, {Placement: placed("af", 1, 0, 0)}},
 	}}
 	h := HoldingOf(i)
-	for cluster, want := range map[string]struct{ cores, nano, pods int64 }{"eu": {3, 20, 2}, "us": {4, 30, 1}, "ap": {6, 0, 2}, "af": {1, 0, 1}} {
+	for cluster, want := range map[string]struct{ cores, nano, pods int64 }{"eu": {3, 20, 2}, "us": {4, 30, 1}, "ap": {6, 0, 2}, "af": {2, 0, 1}} {
 		if h.Held[cluster][corev1.ResourceCPU] != 1000*want.cores || h.Prices[cluster][priceIn("EUR")] != want.nano || len(h.Pods[cluster]) != int(want.pods) {
 			t.Errorf("on %s it holds %v for %v with the pods %v, want %+v", cluster, h.Held[cluster], h.Prices[cluster], h.Pods[cluster], want)
 		}
@@ -74,7 +77,7 @@ func TestHoldingsOfAnUpdate(t *testing.T) {
 	if len(h.Held) != 4 {
 		t.Errorf("it holds %v", h.Held)
 	}
-	for name, want := range (Resources{corev1.ResourceCPU: 14000, priceIn("EUR"): 50, instancesHeld: 1}) {
+	for name, want := range (Resources{corev1.ResourceCPU: 15000, priceIn("EUR"): 50, instancesHeld: 1}) {
 		if got := h.counted()[name]; got != want {
 			t.Errorf("quotas count %d %s, want %d", got, name, want)
 		}

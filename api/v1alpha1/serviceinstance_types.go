@@ -282,6 +282,9 @@ type Placement struct {
 	// Replaced is the resources that earlier decisions reserved there, if they were replaced before they were
 	// delivered: until this one is delivered, the cluster may carry those.
 	Replaced corev1.ResourceList `json:"replaced,omitempty"`
+	// Grown is the storage, by class, that volumes have there beyond Reserved: they had grown for an update that was
+	// rolled back, and volumes cannot shrink. It is reserved too, and costs nothing.
+	Grown corev1.ResourceList `json:"grown,omitempty"`
 	// LargestPods that the instance is meant to run there, each on one node; none if they are not known.
 	// +listType=atomic
 	LargestPods []corev1.ResourceList `json:"largestPods,omitempty"`

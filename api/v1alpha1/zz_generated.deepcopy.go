@@ -2943,6 +2943,13 @@ func (in *Placement) DeepCopyInto(out *Placement) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.Grown != nil {
+		in, out := &in.Grown, &out.Grown
+		*out = make(corev1.ResourceList, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.LargestPods != nil {
 		in, out := &in.LargestPods, &out.LargestPods
 		*out = make([]corev1.ResourceList, len(*in))

@@ -291,7 +291,11 @@ func describeDecision(d *details, decision *v1alpha1.Decision) {
 		if p.Replicas > 0 {
 			replicas = fmt.Sprintf(", %d of %d replicas", p.Replicas, decision.Replicas())
 		}
-		d.line("Placed on", "%s%s, score %d, reserved %s%s", p.Cluster, replicas, p.Score, quantities(p.Reserved), price)
+		grown := ""
+		if len(p.Grown) > 0 {
+			grown = ", and " + quantities(p.Grown) + " that volumes keep of a failed update"
+		}
+		d.line("Placed on", "%s%s, score %d, reserved %s%s%s", p.Cluster, replicas, p.Score, quantities(p.Reserved), grown, price)
 	}
 	for _, left := range decision.Displaced {
 		d.line("Displaced from", "%s, %s ago: %s", left.Cluster, age(left.At), left.Reason)

@@ -51,7 +51,7 @@ func Of(i *v1alpha1.ServiceInstance, state *v1alpha1.InstanceState) *Order {
 		Placements: d.Placements, PriorityClass: d.PriorityClass, Workload: d.Workload, Exposed: d.Exposed, Hosts: d.Hosts,
 	}
 	for k := range o.Decision.Placements {
-		o.Decision.Placements[k].Replaced = nil
+		o.Decision.Placements[k].Replaced, o.Decision.Placements[k].Grown = nil, nil
 	}
 	return o
 }

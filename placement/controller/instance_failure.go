@@ -86,6 +86,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 		if err := r.each(ctx, s, keep, &s.Status.Delivered.State, runs, delivery.Driver.Deliver); err != nil {
 			return r.retry(ctx, s, err)
 		}
+		s.recordGrown(before)
 	}
 	return r.removeFrom(ctx, s, lists.Without(s.Status.Decision.Clusters(), before.Clusters()))
 }

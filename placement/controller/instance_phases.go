@@ -214,6 +214,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 			err = everywhere(false)
 		}
 		s.recordSaid()
+		s.recordGrown(s.Status.Decision)
 	}
 	if moved, result, wrong := r.elsewhere(ctx, s, err); moved {
 		if wrong != nil || !result.IsZero() {
@@ -302,11 +303,17 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	if unconfirmed := (*unconfirmedError)(nil); errors.As(err, &unconfirmed) {
 		return ctrl.Result{}, err
 	}
-	news := r.recordCopies(s, s.observed)
-	if s.recordObservation(err) || news || !usage.IsMetered(&s.Status) || !contracts.IsKept(&s.Status) {
+	news, grown := r.recordCopies(s, s.observed), false
+	for _, d := range s.Status.Decisions() {
+		grown = s.recordGrown(d) || grown
+	}
+	if s.recordObservation(err) || news || grown || !usage.IsMetered(&s.Status) || !contracts.IsKept(&s.Status) {
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if grown {
+		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
 	}
 	switch {
 	case allUnreachable(err): // still due when they answer again and the inventory wakes it

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -181,6 +182,23 @@ func (s *scope) recordSaid() {
 		s.heard = s.heard || p.Upstream.Dashboard == nil || *p.Upstream.Dashboard != *d
 		p.Upstream.Dashboard = d
 	}
+}
+
+// recordGrown records what volumes have beyond what a decision reserves, as it was said in the last call of drivers, and
+// reports whether that is new. Where no driver was called it is as before.
+func (s *scope) recordGrown(d *v1alpha1.Decision) (news bool) {
+	for i := range d.Placements {
+		p := &d.Placements[i]
+		grown := p.Grown
+		if said, called := s.said[p.Cluster]; !called {
+			grown = placementOn(s.Status.DeliveredDecision(), p.Cluster).Grown
+		} else if s.failures[p.Cluster] == nil {
+			grown = said.Grown
+		}
+		news = news || !equality.Semantic.DeepEqual(p.Grown, grown)
+		p.Grown = grown
+	}
+	return news
 }
 
 func (s *scope) setContracts(all []v1alpha1.Contract) { s.Status.Contracts = all }

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -105,6 +107,58 @@ func TestAnUpdateThatCannotBeUndoneInTimeFailsAndIsUndoneLater(t *testing.T) {
 	w.wantReserved("home", 8)
 	w.driver.fail("deliver home", nil)
 	wantAsBefore(w, w.passes("si-a"))
+}
+
+// A volume that has grown for an update that failed stays as large: its storage stays reserved, also after a restart and
+// with later updates, until a cluster says something else.
+func TestWhatVolumesKeepOfAFailedUpdateStaysReserved(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("home", 8)
+	storage := v1alpha1.StorageResource("fast")
+	w.provision("si-a", "plan-kept", "")
+	w.passes("si-a")
+	want := func(what string, bytes int64) {
+		t.Helper()
+		if held := w.inventory.Snapshot().Reserved("si-a", "home")[storage]; held != bytes {
+			t.Errorf("%s: %d bytes are held, want %d", what, held, bytes)
+		}
+	}
+	want("ordered", 1024)
+
+	grown := corev1.ResourceList{storage: resource.MustParse("1Ki")}
+	w.driver.onDeliver = func(d delivery.Delivery) { d.Said.Grown = grown }
+	w.driver.failOn = func(d delivery.Delivery) error {
+		if d.Workload != d.Former {
+			return &delivery.RefusedError{Reason: "no", Consumer: "no"}
+		}
+		return nil
+	}
+	resize := func(to string) {
+		w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"size": ` + to + `}`) })
+	}
+	resize("2")
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateFailed, "")
+	want("rolled back", 2048)
+	before := w.reconciler
+	w.restarted = func(r *instanceReconciler) { r.keys, r.plan = before.keys, before.plan }
+	w.start()
+	w.settle("si-a")
+	want("restarted", 2048)
+
+	w.driver.failOn = nil
+	resize("3")
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	want("updated", 2048)
+	if charged := w.instance("si-a").Status.Delivered.Decision.Placements[0].Reserved[storage]; charged.Value() != 1024 {
+		t.Errorf("%s are charged for", charged.String())
+	}
+
+	grown = nil
+	w.driver.fail("observe home", errors.New("it has changed"))
+	w.settle("si-a")
+	w.after(2 * w.reconciler.observeEvery)
+	w.passes("si-a")
+	want("repaired", 1024)
 }
 
 // What a broker says of an instance after an update that failed is kept while the update is undone.

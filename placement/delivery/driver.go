@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
@@ -68,6 +70,9 @@ type Said struct {
 	MaintenanceVersion *string
 	// Kept means that there are volumes which only Delivery.KeepsVolumes has kept.
 	Kept bool
+	// Grown is the storage, by class, that volumes have beyond what the delivery orders; see Delivery.Former. It is known
+	// if the delivery, or the observation, has succeeded.
+	Grown corev1.ResourceList
 }
 
 // PendingError means that a delivery or removal waits for something on the member cluster; call

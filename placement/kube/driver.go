@@ -62,6 +62,8 @@ type target struct {
 	// stale is deleted when the workload works, and takes room of the quota until then.
 	stale stale
 	room  corev1.ResourceList
+	// grown is the storage that volumes have beyond the order.
+	grown corev1.ResourceList
 }
 
 func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
@@ -109,6 +111,7 @@ func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error 
 		}
 		return fmt.Errorf("deliver to %s: %w", t.Connection.Cluster, err)
 	}
+	t.sayGrown()
 	return nil
 }
 
@@ -124,7 +127,10 @@ func (t *target) deliver(ctx context.Context) error {
 	switch {
 	case t.data != nil:
 	case t.applied == digest:
-		if err = t.look(ctx, objects); !apierrors.IsNotFound(err) {
+		if err = t.look(ctx, objects); err == nil {
+			return t.asLive(ctx, objects)
+		}
+		if !apierrors.IsNotFound(err) {
 			return applied(err, digest)
 		}
 	case t.applied == lowered+digest:
@@ -171,7 +177,7 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 	}
 	// Room for the old and the new objects, until the new have replaced the old.
 	both := greater(before.Spec.Hard, withRoom(t.hard, t.room))
-	if equality.Semantic.DeepEqual(both, t.hard) && len(t.stale.kinds()) == 0 {
+	if equality.Semantic.DeepEqual(both, t.hard) && t.stale.isEmpty() {
 		return t.fill(ctx, objects, both, known, digest)
 	}
 	if err := t.fill(ctx, objects, both, known, ""); err != nil || t.preparing || t.keeps() {
@@ -186,7 +192,7 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 // keeps reports, and says, whether what is stale has to stay. Its room in the quota stays, too: else each call would raise
 // the quota and lower it again.
 func (t *target) keeps() bool {
-	keeps := t.keepsVolumes && len(t.stale.kinds()) > 0
+	keeps := t.keepsVolumes && !t.stale.isEmpty()
 	if keeps && t.said != nil {
 		t.said.Kept = true
 	}
@@ -281,6 +287,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
+	t.sayGrown()
 	return nil
 }
 

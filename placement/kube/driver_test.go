@@ -66,6 +66,7 @@ func TestOnCluster(t *testing.T) {
 		{"volumes are deleted when the next version works, not before", volumesStayUntilTheNextWorks},
 		{"a set has more claims than the quota counts by pods", aSetHasAllItsClaims},
 		{"claims of templates are deleted with their pods", claimsOfTemplatesAreDeleted},
+		{"claims of a set with an autoscaler stay until the update works", claimsStayUntilAScaledSetWorks},
 		{"a set that was stopped starts again", aStoppedSetStartsAgain},
 		{"volumes are kept while the update may fail elsewhere", volumesAreKept},
 		{"claims of pods that somebody has added stay", claimsOfAddedPodsStay},

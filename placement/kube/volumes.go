@@ -35,7 +35,12 @@ const (
 type stale struct {
 	claims []*corev1.PersistentVolumeClaim
 	sets   []*appsv1.StatefulSet
+	// held are StatefulSets of the order, as it has them, which keep claims of pods that they lose; see holdClaims.
+	held []*unstructured.Unstructured
 }
+
+// isEmpty reports whether nothing is left to do when the workload works.
+func (s *stale) isEmpty() bool { return len(s.claims)+len(s.sets)+len(s.held) == 0 }
 
 // kinds returns the kinds of what is stale, for the set's parent.
 func (s *stale) kinds() (kinds []string) {
@@ -76,20 +81,58 @@ func (t *target) weigh(ctx context.Context, known []string, objects []*unstructu
 
 // retain makes StatefulSets keep the claims of the pods that an order takes away, also if their retention policy deletes
 // them: they are deleted as stale. A set of which the order does not state the number of pods keeps its policy, as it is
-// scaled by others.
+// scaled by others; see holdClaims.
 func retain(objects []*unstructured.Unstructured) error {
-	policy := []string{"spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"}
 	for _, o := range objects {
-		_, states, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas")
-		scaled, _, _ := unstructured.NestedString(o.Object, policy...)
-		if groupKind(o.GroupVersionKind()) != kindSets || !states || scaled == "" {
+		if groupKind(o.GroupVersionKind()) != kindSets || !statesPods(o) || whenScaled(o) == "" {
 			continue
 		}
-		if err := unstructured.SetNestedField(o.Object, string(appsv1.RetainPersistentVolumeClaimRetentionPolicyType), policy...); err != nil {
-			return fmt.Errorf("keep the claims of StatefulSet %s: %w", o.GetName(), err)
+		if err := retainIn(o); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// statesPods reports whether a StatefulSet has its number of pods of the order.
+func statesPods(set *unstructured.Unstructured) bool {
+	_, states, _ := unstructured.NestedFieldNoCopy(set.Object, "spec", "replicas")
+	return states
+}
+
+// scaledPolicy is the field of a StatefulSet that decides on the claims of pods that it loses.
+var scaledPolicy = []string{"spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"}
+
+// whenScaled returns that field; "" if it is not set.
+func whenScaled(set *unstructured.Unstructured) string {
+	policy, _, _ := unstructured.NestedString(set.Object, scaledPolicy...)
+	return policy
+}
+
+func retainIn(set *unstructured.Unstructured) error {
+	if err := unstructured.SetNestedField(set.Object, string(appsv1.RetainPersistentVolumeClaimRetentionPolicyType), scaledPolicy...); err != nil {
+		return fmt.Errorf("keep the claims of StatefulSet %s: %w", set.GetName(), err)
+	}
+	return nil
+}
+
+// holdClaims makes a StatefulSet that others scale keep the claims of the pods that it loses until an update works: the
+// update may let its autoscaler have fewer. The cluster has to know that before it has the autoscaler.
+func (t *target) holdClaims(ctx context.Context, o *unstructured.Unstructured, live *appsv1.StatefulSet) error {
+	if t.former == nil || t.former == t.order {
+		return nil
+	}
+	const deletes = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	if policy := live.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil && policy.WhenScaled == deletes {
+		if err := t.patchSet(ctx, live, `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}`); err != nil {
+			return fmt.Errorf("keep the claims of StatefulSet %s: %w", live.Name, err)
+		}
+	}
+	if whenScaled(o) != string(deletes) {
+		return nil
+	}
+	t.stale.held = append(t.stale.held, o.DeepCopy())
+	return retainIn(o)
 }
 
 // liveClaims reads all claims of the namespace.
@@ -106,6 +149,25 @@ func (t *target) listInside(ctx context.Context, list client.ObjectList, options
 	return tenant.OnceAllowed(ctx, func(ctx context.Context) error {
 		return t.Connection.Client.List(ctx, list, append(options, client.InNamespace(t.Namespace))...)
 	})
+}
+
+// asLive makes the claims among objects as large as those of the cluster, see keepGrown.
+func (t *target) asLive(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if !slices.Contains(kindsOf(objects), kindClaims) {
+		return nil
+	}
+	claims, err := t.liveClaims(ctx)
+	if err != nil {
+		return err
+	}
+	return t.keepGrown(ctx, objects, claims)
+}
+
+// sayGrown says what volumes have beyond the order.
+func (t *target) sayGrown() {
+	if t.said != nil {
+		t.said.Grown = t.grown
+	}
 }
 
 // keepGrown raises what objects order of storage to what their claims have already, and the quota with it: a claim
@@ -141,7 +203,9 @@ func (t *target) keepGrown(ctx context.Context, objects []*unstructured.Unstruct
 		if err := unstructured.SetNestedField(o.Object, has.String(), "spec", "resources", "requests", "storage"); err != nil {
 			return fmt.Errorf("keep the size of PersistentVolumeClaim %s: %w", o.GetName(), err)
 		}
-		t.hard = withRoom(t.hard, room(ptr.Deref(spec.StorageClassName, ""), more, 0))
+		class := ptr.Deref(spec.StorageClassName, "")
+		t.hard = withRoom(t.hard, room(class, more, 0))
+		t.grown = plus(t.grown, corev1.ResourceList{v1alpha1.StorageResource(class): more})
 	}
 	return nil
 }
@@ -182,13 +246,16 @@ func (t *target) findStale(ctx context.Context, known []string, objects []*unstr
 				continue
 			}
 			if o := objectOf(objects, kindSets, set.Name); o != nil {
-				if _, states, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas"); states {
+				if statesPods(o) {
 					continue
 				}
 				// The order's autoscaler, or somebody else, decides on the number of its pods.
 				isScaled := slices.ContainsFunc(current, func(c *workload.SetClaims) bool { return c.Set == set.Name && c.Scaled })
 				if !isScaled {
 					current = append(slices.Clip(current), made.AsRunning(set))
+				}
+				if err := t.holdClaims(ctx, o, set); err != nil {
+					return err
 				}
 				if err := startAgain(o, set); err != nil {
 					return err
@@ -240,16 +307,25 @@ func (t *target) stop(ctx context.Context, set *appsv1.StatefulSet) error {
 	if ptr.Deref(set.Spec.Replicas, 1) == 0 {
 		return nil
 	}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}`))
-	err := t.Connection.Client.Patch(ctx, set.DeepCopy(), patch, client.FieldOwner(v1alpha1.FieldManager))
+	return t.patchSet(ctx, set, `{"spec":{"replicas":0,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}`)
+}
+
+// patchSet changes a StatefulSet that need not be there any more.
+func (t *target) patchSet(ctx context.Context, set *appsv1.StatefulSet, patch string) error {
+	err := t.Connection.Client.Patch(ctx, set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(v1alpha1.FieldManager))
 	return client.IgnoreNotFound(err)
 }
 
 // dropStale deletes what is stale, and then shortens the parent's list. The sets go last, because their claims are found
-// by them.
+// by them. Sets that keep claims only until then get the policy of the order.
 func (t *target) dropStale(ctx context.Context, objects []*unstructured.Unstructured) error {
-	if len(t.stale.kinds()) == 0 {
+	if t.stale.isEmpty() {
 		return nil
+	}
+	for _, set := range t.stale.held {
+		if err := t.applyWorkload(ctx, set.DeepCopy()); err != nil {
+			return err
+		}
 	}
 	for _, claim := range t.stale.claims {
 		if err := t.deleteAsSeen(ctx, claim); err != nil {

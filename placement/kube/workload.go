@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -279,14 +278,10 @@ func progress(o *unstructured.Unstructured, message string) string {
 // renderAsLive is render with volumes that have grown as they are.
 func (t *target) renderAsLive(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	objects, err := t.render()
-	if err != nil || !slices.Contains(kindsOf(objects), kindClaims) {
-		return objects, err
-	}
-	claims, err := t.liveClaims(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return objects, t.keepGrown(ctx, objects, claims)
+	return objects, t.asLive(ctx, objects)
 }
 
 // observeWorkload returns an error that names the first of the objects that differs from what was applied, or
