@@ -55,6 +55,7 @@ func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result
 		return result, err
 	}
 	s.restore()
+	s.recordAsBefore()
 	return r.writeUndone(ctx, s)
 }
 
@@ -87,6 +88,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 			return r.retry(ctx, s, err)
 		}
 		s.recordGrown(before)
+		s.undone = !slices.ContainsFunc(keep, func(p v1alpha1.Placement) bool { return s.said[p.Cluster].NotUndone })
 	}
 	return r.removeFrom(ctx, s, lists.Without(s.Status.Decision.Clusters(), before.Clusters()))
 }

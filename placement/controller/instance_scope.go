@@ -29,6 +29,8 @@ type scope struct {
 	failing string
 	// cause is the error behind failing.
 	cause error
+	// undone is true if the current operation has failed, and clusters and brokers are as before it.
+	undone bool
 	// due is the check that is made in this pass, if any.
 	due observation
 	// failures are the errors of the last call of drivers (each), by cluster.

@@ -197,8 +197,16 @@ func (s *scope) recordFailing() (news bool) {
 // recordSecrets records the sealed secrets of the instance's workload.
 func (s *scope) recordSecrets(sealed []byte) { s.Status.SealedSecrets = sealed }
 
+// recordAsBefore records that a failed update is undone, if it is: then the instance works, even if a broker said that the
+// update had broken it (OSB 2.17, instance_usable: it can still be used).
+func (s *scope) recordAsBefore() {
+	if s.undone {
+		s.Status.Operation.InstanceUsable = ptr.To(true)
+	}
+}
+
 // recordFailure ends the operation with a failure. After an update the instance is as before, unless a broker says that it
-// does not work any more, and the update may be repeated if that can help.
+// does not work any more and does not undo the update; and the update may be repeated if that can help.
 func (s *scope) recordFailure(why string) {
 	s.Status.Preemption = nil
 	s.describe(why)
@@ -206,6 +214,7 @@ func (s *scope) recordFailure(why string) {
 	s.finish(v1alpha1.StateFailed)
 	if s.Status.Delivered != nil {
 		s.Status.Operation.InstanceUsable, s.Status.Operation.UpdateRepeatable = ptr.To(!unusable(s.cause)), ptr.To(repeatable(s.cause))
+		s.recordAsBefore()
 		s.recordUsable()
 		return
 	}

@@ -161,20 +161,41 @@ func TestWhatVolumesKeepOfAFailedUpdateStaysReserved(t *testing.T) {
 	want("repaired", 1024)
 }
 
-// What a broker says of an instance after an update that failed is kept while the update is undone.
-func TestAnInstanceThatAFailedUpdateHasBrokenIsNotUsable(t *testing.T) {
-	w := delivered(t)
-	w.update("si-a", plan("plan-8"))
-	w.driver.fail("deliver home", &delivery.RefusedError{Reason: "it broke", Repeatable: true, Unusable: true})
-	if _, err := w.pass("si-a"); err == nil {
-		t.Fatal("want an error: undoing is refused, too")
-	}
-	w.start()
-	w.driver.fail("deliver home", nil)
-	instance := w.passes("si-a")
-	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "it broke")
-	if op := instance.Status.Operation; op.InstanceUsable == nil || *op.InstanceUsable || !isTrue(op.UpdateRepeatable) {
-		t.Errorf("the broker says that the instance is broken and the update repeatable, and the operation says %+v", op)
+// A broker says that an update that failed has broken the instance. That is kept while the update is undone, and holds
+// unless the broker has undone it.
+func TestAnInstanceThatAFailedUpdateHasBrokenIsUsableOnceThatIsUndone(t *testing.T) {
+	for name, row := range map[string]struct{ late, refused, usable bool }{
+		"it is undone": {usable: true},
+		"it is undone after the end of operation": {late: true, usable: true},
+		"the broker does not undo it":             {refused: true},
+		"the broker does not undo it in the end":  {late: true, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := delivered(t)
+			w.update("si-a", plan("plan-8"))
+			w.driver.fail("deliver home", &delivery.RefusedError{Reason: "it broke", Repeatable: true, Unusable: true})
+			if _, err := w.pass("si-a"); err == nil {
+				t.Fatal("want an error: undoing is refused, too")
+			}
+			w.start()
+			check := func(instance *v1alpha1.ServiceInstance, usable bool) {
+				t.Helper()
+				w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "it broke")
+				if op := instance.Status.Operation; op.InstanceUsable == nil || *op.InstanceUsable != usable || !isTrue(op.UpdateRepeatable) {
+					t.Errorf("want usable %t and the update repeatable, and the operation says %+v", usable, op)
+				}
+			}
+			if row.late {
+				w.clock.SetTime(w.clock.Now().Add(polling))
+				if _, err := w.pass("si-a"); err == nil {
+					t.Fatal("want an error, so that it is tried again")
+				}
+				check(w.instance("si-a"), false)
+			}
+			w.driver.fail("deliver home", nil)
+			w.driver.onDeliver = func(d delivery.Delivery) { d.Said.NotUndone = row.refused }
+			check(w.passes("si-a"), row.usable)
+		})
 	}
 }
 

@@ -73,6 +73,9 @@ type Said struct {
 	// Grown is the storage, by class, that volumes have beyond what the delivery orders; see Delivery.Former. It is known
 	// if the delivery, or the observation, has succeeded.
 	Grown corev1.ResourceList
+	// NotUndone means that a broker did not carry out the update that undoes one that has failed: the instance is as that
+	// one has left it.
+	NotUndone bool
 }
 
 // PendingError means that a delivery or removal waits for something on the member cluster; call

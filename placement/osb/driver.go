@@ -51,6 +51,8 @@ type tenant struct {
 	dashboard *v1alpha1.UpstreamDashboard
 	// version of the plan in the broker's catalog, if this call has found that it is another one than in the decision.
 	version *string
+	// notUndone has the meaning of that of delivery.Said.
+	notUndone bool
 }
 
 func (d *Driver) open(ctx context.Context, of delivery.Delivery) (*tenant, error) {
@@ -76,7 +78,7 @@ func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
 	}
 	err = t.redacted(t.deliver(ctx, want, of.Applied))
 	if of.Said != nil {
-		of.Said.Dashboard, of.Said.MaintenanceVersion = t.passable(), t.version
+		of.Said.Dashboard, of.Said.MaintenanceVersion, of.Said.NotUndone = t.passable(), t.version, t.notUndone
 	}
 	return err
 }
@@ -104,6 +106,7 @@ func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) erro
 	}
 	switch {
 	case err != nil && has != nil && has.digest == want.digest && isRefused(err):
+		t.notUndone = true
 		return nil // an update is undone, and the broker says that it was not carried out
 	case has == nil && osbclient.IsMaintenanceConflict(err):
 		return t.outdated(ctx, want, err)

@@ -234,46 +234,6 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestAfterAFailedUpdate: the broker says whether the update may be repeated, and whether the instance still works. If it
-// says nothing, both hold; only an update that it refuses is not repeated.
-func TestAfterAFailedUpdate(t *testing.T) {
-	for name, row := range map[string]struct {
-		method, path         string
-		status               int
-		body                 string
-		repeatable, unusable bool
-	}{
-		"fails":                      {"PATCH", "", 500, `{}`, true, false},
-		"fails, and breaks it":       {"PATCH", "", 500, `{"update_repeatable": false, "instance_usable": false}`, false, true},
-		"refuses":                    {"PATCH", "", 400, `{}`, false, false},
-		"refuses for now":            {"PATCH", "", 400, `{"update_repeatable": true, "instance_usable": true}`, true, false},
-		"fails later":                {"GET", "last_operation", 200, `{"state": "failed"}`, true, false},
-		"fails later, and breaks it": {"GET", "last_operation", 200, `{"state": "failed", "update_repeatable": false, "instance_usable": false}`, false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.decide("small", `{"cores": 1}`)
-			if err := w.deliver(); err != nil {
-				t.Fatal(err)
-			}
-			w.delivered()
-			w.decide("large", `{"cores": 2}`)
-			w.front = func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-				if r.Method != row.method || !strings.HasSuffix(r.URL.Path, row.path) {
-					return false
-				}
-				out.WriteHeader(row.status)
-				_, _ = out.Write([]byte(row.body))
-				return true
-			}
-			refused := (*delivery.RefusedError)(nil)
-			if err := w.deliver(); !errors.As(err, &refused) || refused.Repeatable != row.repeatable || refused.Unusable != row.unusable {
-				t.Errorf("%v: %+v", err, refused)
-			}
-		})
-	}
-}
-
 // TestGoneAtTheBroker: an instance that a broker has lost is named, and not ordered again.
 func TestGoneAtTheBroker(t *testing.T) {
 	w := newWorld(t)

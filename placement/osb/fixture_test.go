@@ -27,6 +27,7 @@ type world struct {
 	driver   *Driver
 	instance *v1alpha1.ServiceInstance
 	applied  string
+	said     delivery.Said // of the last restore
 	// front handles a request instead of the broker if it returns true.
 	front func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool
 
@@ -90,7 +91,7 @@ func (w *world) delivered() {
 func (w *world) restore() error {
 	before := w.instance.Status.Delivered
 	return w.until(func(d delivery.Delivery) error {
-		d.Placement, d.State = before.Decision.Placements[0], &before.State
+		d.Placement, d.State, d.Said = before.Decision.Placements[0], &before.State, &w.said
 		return w.driver.Deliver(w.Context(), d)
 	})
 }
