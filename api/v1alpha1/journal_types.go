@@ -87,12 +87,15 @@ func (t EventType) IsBad() bool {
 // at most half of them.
 const MostEvents = 16
 
+// LongestEventMessage is the length of the longest message of an event, in characters.
+const LongestEventMessage = 1024
+
 // AddEvent adds an event with the next sequence number, and returns it. Clusters beyond 32 are left out.
 func AddEvent(events *[]Event, e Event) Event {
-	const mostClusters, longestMessage = 32, 1024
+	const mostClusters = 32
 	e.Sequence = LastSequence(*events) + 1
 	e.Clusters = e.Clusters[:min(len(e.Clusters), mostClusters)]
-	e.Message = Cut(e.Message, longestMessage)
+	e.Message = Cut(e.Message, LongestEventMessage)
 	*events = append(*events, e)
 	return e
 }

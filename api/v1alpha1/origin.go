@@ -15,7 +15,8 @@ const (
 	AnnotationUID = "sluice.dev/uid"
 	// AnnotationCreated holds the time when the resource was created, in RFC 3339.
 	AnnotationCreated = "sluice.dev/created"
-	// AnnotationGenerations holds how many generations the resource has had that its present generation does not count.
+	// AnnotationGenerations holds how many generations the resource has had that its present generation does not count, less
+	// those that came of sealing parameters.
 	AnnotationGenerations = "sluice.dev/generations"
 )
 
@@ -37,7 +38,7 @@ func CreatedOf(o metav1.Object) metav1.Time {
 }
 
 // GenerationsBefore returns what is to be added to generations of a resource for those who know it from a former home of
-// the hub.
+// the hub, or from before its parameters were sealed; it may be negative.
 func GenerationsBefore(o metav1.Object) int64 {
 	n, _ := strconv.ParseInt(o.GetAnnotations()[AnnotationGenerations], 10, 64) // zero if there is none
 	return n

@@ -129,6 +129,31 @@ func (j *Journals) End(ctx context.Context, of Subject) error {
 	})
 }
 
+// Redact changes the messages of all events that are kept of a resource by a function. It is idempotent if that is.
+func (j *Journals) Redact(ctx context.Context, of Subject, redact func(string) string) error {
+	err := retry.OnError(retry.DefaultRetry, isRace, func() error {
+		kept := &v1alpha1.Journal{}
+		if err := j.Live.Get(ctx, client.ObjectKey{Namespace: of.GetNamespace(), Name: string(v1alpha1.UIDOf(of))}, kept); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		changed := false
+		for i := range kept.Spec.Events {
+			e := &kept.Spec.Events[i]
+			message := v1alpha1.Cut(redact(e.Message), v1alpha1.LongestEventMessage)
+			changed = changed || message != e.Message
+			e.Message = message
+		}
+		if !changed {
+			return nil
+		}
+		return j.Client.Update(ctx, kept)
+	})
+	if err != nil {
+		return fmt.Errorf("redact the journal of %s %s: %w", of.Subject().Kind, of.GetName(), err)
+	}
+	return nil
+}
+
 // confirm returns a conflict if the hub does not have a resource as it is given.
 func (j *Journals) confirm(ctx context.Context, of Subject) error {
 	now := of.DeepCopyObject().(Subject)

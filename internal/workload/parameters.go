@@ -93,10 +93,20 @@ func (p Parameters) Sealed(hidden []string, raw json.RawMessage, before ...json.
 			return nil, refused("%s: the name %s is reserved for Sluice", name, sealedField)
 		}
 	}
+	return p.SealedMore(hidden, raw, before...)
+}
+
+// SealedMore is Sealed for stored parameters, some of which may be sealed already. It returns them unchanged if nothing is left
+// to seal.
+func (p Parameters) SealedMore(hidden []string, stored json.RawMessage, before ...json.RawMessage) (json.RawMessage, error) {
+	values, err := membersOf(stored)
+	if err != nil {
+		return nil, err
+	}
 	sealedAny := false
 	for _, name := range hidden {
 		value, given := values[name]
-		if !given {
+		if _, is := sealedValue(value); is || !given {
 			continue
 		}
 		sealedAny = true
@@ -105,7 +115,7 @@ func (p Parameters) Sealed(hidden []string, raw json.RawMessage, before ...json.
 		}
 	}
 	if !sealedAny {
-		return raw, nil
+		return stored, nil
 	}
 	return json.Marshal(values)
 }

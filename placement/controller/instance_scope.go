@@ -29,6 +29,8 @@ type scope struct {
 	failing string
 	// cause is the error behind failing.
 	cause error
+	// resealed is true if the hub does not know yet that the present generation differs only in sealed parameters.
+	resealed bool
 	// undone is true if the current operation has failed, and clusters and brokers are as before it.
 	undone bool
 	// due is the check that is made in this pass, if any.

@@ -23,10 +23,20 @@ const (
 	reasonRestoring = "Restoring"
 )
 
+// Longest texts that the hub takes, in characters.
+const (
+	longestDescription = 10000 // v1alpha1.Operation.Description and Summary
+	longestMessage     = 32768 // metav1.Condition.Message
+)
+
 // begin opens the operation for the instance's generation, unless it is open already. It writes
 // nothing: most operations are first written together with their decision.
 func (r *instanceReconciler) begin(s *scope) {
 	if op := s.Status.Operation; op != nil && op.Generation == s.Generation {
+		return
+	}
+	if s.isSealedOnly() {
+		s.recordResealed()
 		return
 	}
 	s.fresh, s.open = true, true
@@ -43,6 +53,19 @@ func (r *instanceReconciler) begin(s *scope) {
 		s.Status.Operation.Type = v1alpha1.OperationUpdate
 	}
 	s.recordOrdered()
+}
+
+// recordResealed makes the generations in the status follow that of the spec, of which parameters were sealed.
+func (s *scope) recordResealed() {
+	s.resealed = true
+	s.Status.ObservedGeneration = s.Generation
+	s.Status.Operation.Generation++
+	for _, d := range s.Status.Decisions() {
+		d.Generation++
+	}
+	for i := range s.Status.Conditions {
+		s.Status.Conditions[i].ObservedGeneration++
+	}
 }
 
 // recordDecision records a decision.
@@ -186,9 +209,8 @@ func (s *scope) recordFailing() (news bool) {
 	if s.Status.Operation.Failing != nil {
 		return false
 	}
-	const longest = 10000
 	s.Status.Operation.Failing = &v1alpha1.OperationFailure{
-		Description: v1alpha1.Cut(s.failing, longest), Summary: v1alpha1.Cut(forConsumer(s.cause), longest),
+		Description: v1alpha1.Cut(s.failing, longestDescription), Summary: v1alpha1.Cut(forConsumer(s.cause), longestDescription),
 		Repeatable: repeatable(s.cause), Unusable: unusable(s.cause),
 	}
 	return true
@@ -273,8 +295,7 @@ func (s *scope) finish(state v1alpha1.OperationState) {
 // describe sets the operation's description, cut to the API's limit, and reports whether it
 // changed.
 func (s *scope) describe(text string) (news bool) {
-	const longest = 10000 // v1alpha1.Operation.Description
-	text = v1alpha1.Cut(text, longest)
+	text = v1alpha1.Cut(text, longestDescription)
 	news = s.fresh || s.Status.Operation.Description != text
 	s.Status.Operation.Description = text
 	return news
@@ -286,16 +307,14 @@ func (s *scope) summarise(err error) (news bool) {
 	if err != nil {
 		text = forConsumer(err)
 	}
-	const longest = 10000 // v1alpha1.Operation.Summary
-	text = v1alpha1.Cut(text, longest)
+	text = v1alpha1.Cut(text, longestDescription)
 	news = s.Status.Operation.Summary != text
 	s.Status.Operation.Summary = text
 	return news
 }
 
 func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string) (news bool) {
-	const longest = 32768 // metav1.Condition.Message
-	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, v1alpha1.Cut(message, longest))
+	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, v1alpha1.Cut(message, longestMessage))
 }
 
 func (s *scope) setCopies(copies []v1alpha1.Copy) { s.Status.Copies = copies }

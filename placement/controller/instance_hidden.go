@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+// Parameters are sealed before they are stored, if the plan hides them (broker/parameters.go). A plan of other brokers may
+// hide more later: when a broker joins, or its catalog calls more parameters writeOnly. Those of the instances that are
+// there are sealed then.
+//
+// Sealing changes the spec, and so its generation, but nobody has asked for an operation. So the generation does not count
+// for those outside (v1alpha1.AnnotationGenerations), and the generations in the status follow it.
+
+// annotationSealed on a ServiceInstance has the UID and the generation of a spec that differs from the one before only in
+// sealed parameters.
+const annotationSealed = "sluice.dev/sealed"
+
+// isSealedOnly reports whether the present generation differs only in sealed parameters from that of the operation.
+func (s *scope) isSealedOnly() bool {
+	op := s.Status.Operation
+	return op != nil && op.Generation == s.Generation-1 && s.Annotations[annotationSealed] == sealedMark(s.ServiceInstance, s.Generation)
+}
+
+func sealedMark(i *v1alpha1.ServiceInstance, generation int64) string {
+	return string(i.UID) + "/" + strconv.FormatInt(generation, 10)
+}
+
+// hide seals the parameters that the instance's plan hides by now, and removes their texts from all messages that the hub
+// keeps of the instance. It is idempotent, and waits until no operation is under way.
+func (r *instanceReconciler) hide(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if r.keys == nil || !s.Status.IsFinished() || s.Status.IsMoving() {
+		return ctrl.Result{}, nil
+	}
+	hidden := r.hiddenOf(s)
+	of := workload.ParametersOf(s.ServiceInstance, r.keys)
+	desired, err := of.SealedMore(hidden, s.Spec.Desired.Raw(), s.StateInForce().Raw())
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("hide parameters: %w", err)
+	}
+	if !bytes.Equal(desired, s.Spec.Desired.Raw()) {
+		if err := r.writeSealed(ctx, s, desired); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	changed := s.resealed
+	if d := s.Status.Delivered; d != nil {
+		inForce, err := of.SealedMore(hidden, d.State.Raw(), desired)
+		if err != nil {
+			return ctrl.Result{}, fmt.Errorf("hide parameters: %w", err)
+		}
+		if !bytes.Equal(inForce, d.State.Raw()) {
+			d.State.Parameters, changed = &runtime.RawExtension{Raw: inForce}, true
+		}
+	}
+	if !changed {
+		return ctrl.Result{}, nil
+	}
+	redact := workload.Redaction(s.ServiceInstance, r.keys)
+	if err := r.journals().Redact(ctx, s, redact); err != nil {
+		return ctrl.Result{}, err
+	}
+	s.recordRedacted(redact)
+	return ctrl.Result{}, r.write(ctx, s, writeProgress)
+}
+
+// hiddenOf returns the parameters that the plans of other brokers hide that the instance has, or is to have.
+func (r *instanceReconciler) hiddenOf(s *scope) (names []string) {
+	for _, id := range []string{s.Spec.Desired.PlanID, s.StateInForce().PlanID} {
+		if plan, err := r.plan(s.Spec.ServiceID, id); err == nil && plan.Upstream != nil {
+			names = append(names, plan.HiddenParameters()...)
+		}
+	}
+	return names
+}
+
+// writeSealed writes the parameters of the spec sealed.
+func (r *instanceReconciler) writeSealed(ctx context.Context, s *scope, parameters json.RawMessage) error {
+	before := s.ServiceInstance.DeepCopy()
+	patched := before.DeepCopy()
+	patched.Spec.Desired.Parameters = &runtime.RawExtension{Raw: parameters}
+	if patched.Annotations == nil {
+		patched.Annotations = map[string]string{}
+	}
+	patched.Annotations[v1alpha1.AnnotationGenerations] = strconv.FormatInt(v1alpha1.GenerationsBefore(s)-1, 10)
+	patched.Annotations[annotationSealed] = sealedMark(s.ServiceInstance, s.Generation+1)
+	// Only the version that was read may be patched, because the next write is bound to it.
+	asRead := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.hub.Patch(ctx, patched, asRead); err != nil {
+		return fmt.Errorf("hide parameters: %w", err)
+	}
+	s.Spec, s.ObjectMeta = patched.Spec, patched.ObjectMeta
+	s.recordResealed()
+	return nil
+}
+
+// recordRedacted changes all messages by a function that removes hidden parameters.
+func (s *scope) recordRedacted(redact func(string) string) {
+	hide := func(text *string, longest int) { *text = v1alpha1.Cut(redact(*text), longest) }
+	failure := func(f *v1alpha1.OperationFailure) {
+		hide(&f.Description, longestDescription)
+		hide(&f.Summary, longestDescription)
+	}
+	op := s.Status.Operation
+	hide(&op.Description, longestDescription)
+	hide(&op.Summary, longestDescription)
+	if op.Failing != nil {
+		failure(op.Failing)
+	}
+	for i := range op.Refusals {
+		failure(&op.Refusals[i].OperationFailure)
+	}
+	for _, d := range s.Status.Decisions() {
+		for _, rejection := range d.Rejections {
+			for i := range rejection.Examples {
+				hide(&rejection.Examples[i].Message, longestDescription)
+			}
+		}
+	}
+	for i := range s.Status.Conditions {
+		hide(&s.Status.Conditions[i].Message, longestMessage)
+	}
+	for i := range s.Status.Events {
+		hide(&s.Status.Events[i].Message, v1alpha1.LongestEventMessage)
+	}
+}
