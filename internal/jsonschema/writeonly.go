@@ -11,7 +11,10 @@ import (
 // WriteOnly finds what a document calls writeOnly: secrets, which nobody may read again. It reads schemas of any draft,
 // also those that cannot be compiled. It rather finds too much than too little. It is not safe for concurrent use.
 type WriteOnly struct {
-	root any
+	// resources are the document, and the schemas in it that have an identifier: pointers begin at any of them.
+	resources []any
+	// anchors are the schemas that have a name, by the name. Several may have the same in different resources.
+	anchors map[string][]any
 	// left is the number of schemas that are still looked at. After them, everything counts as writeOnly.
 	left int
 }
@@ -20,10 +23,46 @@ type WriteOnly struct {
 const mostSchemas = 100_000
 
 // NewWriteOnly returns a search in the schema to which references within its parts refer.
-func NewWriteOnly(root any) *WriteOnly { return &WriteOnly{root, mostSchemas} }
+func NewWriteOnly(root any) *WriteOnly {
+	w := &WriteOnly{resources: []any{root}, anchors: map[string][]any{}, left: mostSchemas}
+	w.index(root)
+	return w
+}
 
-// conditional are the keywords whose schemas may apply to the same value as the schema that has them.
-var conditional = []string{"allOf", "anyOf", "oneOf", "if", "then", "else"}
+// index notes the resources and anchors in a part of the document. Values that look like schemas count as such.
+func (w *WriteOnly) index(node any) {
+	switch node := node.(type) {
+	case map[string]any:
+		for _, keyword := range []string{"$id", "id", "$anchor", "$dynamicAnchor"} {
+			name, _ := node[keyword].(string)
+			fragment, isAnchor := strings.CutPrefix(name, "#") // of $id, before draft 2019-09
+			switch isID := strings.HasSuffix(keyword, "id"); {
+			case name == "":
+			case !isID:
+				w.anchors[name] = append(w.anchors[name], node)
+			case isAnchor:
+				w.anchors[fragment] = append(w.anchors[fragment], node)
+			default:
+				w.resources = append(w.resources, node)
+			}
+		}
+		for _, inner := range node {
+			w.index(inner)
+		}
+	case []any:
+		for _, inner := range node {
+			w.index(inner)
+		}
+	}
+}
+
+// conditional are the keywords whose schemas may apply to the same value as the schema that has them: one, several, or by
+// the names of properties.
+var conditional = []string{"allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies"}
+
+// references are the keywords that refer to another schema for the same value. Where a dynamic one leads depends on the way
+// there, so all schemas of the name count.
+var references = []string{"$ref", "$dynamicRef", "$recursiveRef"}
 
 // Properties returns the names of the properties of an object that its schema calls writeOnly, sorted.
 func (w *WriteOnly) Properties(schema any) []string {
@@ -73,7 +112,11 @@ func (w *WriteOnly) anywhere(node any, followed map[string]bool) bool {
 		if node["writeOnly"] == true {
 			return true
 		}
-		if ref, _ := node["$ref"].(string); ref != "" && !followed[ref] {
+		for _, keyword := range references {
+			ref, _ := node[keyword].(string)
+			if ref == "" || followed[ref] {
+				continue
+			}
 			followed[ref] = true
 			if w.anywhere(w.referred(ref), followed) {
 				return true
@@ -104,7 +147,7 @@ func (w *WriteOnly) part(schema any) map[string]any {
 	part := map[string]any{}
 	for name, property := range w.described(schema) {
 		object, _ := property.(map[string]any)
-		isPlain := object["$ref"] == nil && !slices.ContainsFunc(conditional, func(keyword string) bool { return object[keyword] != nil })
+		isPlain := !slices.ContainsFunc(slices.Concat(references, conditional), func(keyword string) bool { return object[keyword] != nil })
 		switch {
 		case w.Is(property), !isPlain && w.Anywhere(property): // all of it, since references may go round in circles
 			part[name] = map[string]any{"writeOnly": true}
@@ -131,47 +174,63 @@ func (w *WriteOnly) parts(schema any) (parts []map[string]any) {
 			continue
 		}
 		parts = append(parts, object)
-		if ref, _ := object["$ref"].(string); ref != "" && !followed[ref] {
-			followed[ref] = true
-			next = append(next, w.referred(ref))
+		for _, keyword := range references {
+			if ref, _ := object[keyword].(string); ref != "" && !followed[ref] {
+				followed[ref] = true
+				next = append(next, w.referred(ref)...)
+			}
 		}
 		for _, keyword := range conditional {
-			if several, ok := object[keyword].([]any); ok {
-				next = append(next, several...)
-			} else if object[keyword] != nil {
-				next = append(next, object[keyword])
+			switch value := object[keyword].(type) {
+			case []any:
+				next = append(next, value...)
+			case map[string]any:
+				if strings.HasPrefix(keyword, "depend") {
+					next = slices.AppendSeq(next, maps.Values(value))
+				} else {
+					next = append(next, value)
+				}
 			}
 		}
 	}
 	return parts
 }
 
-// referred returns the part of the document that a reference names by a JSON Pointer; nil if there is none.
-func (w *WriteOnly) referred(ref string) any {
+// referred returns the schemas to which a reference may lead; none if it leads nowhere. What another document says is not
+// known, so a reference to one counts as writeOnly.
+func (w *WriteOnly) referred(ref string) (schemas []any) {
 	fragment, local := strings.CutPrefix(ref, "#")
+	if !local {
+		return []any{map[string]any{"writeOnly": true}}
+	}
 	pointer, err := url.PathUnescape(fragment)
-	if !local || err != nil {
+	switch {
+	case err != nil:
 		return nil
+	case pointer != "" && pointer[0] != '/':
+		return w.anchors[pointer]
 	}
-	node := w.root
-	if pointer == "" {
-		return node
+	for _, root := range w.resources {
+		if node := at(root, pointer); node != nil {
+			schemas = append(schemas, node)
+		}
 	}
-	steps := strings.Split(pointer, "/")
-	if steps[0] != "" {
-		return nil
-	}
-	for _, step := range steps[1:] {
+	return schemas
+}
+
+// at returns the part of a document to which a JSON Pointer points; nil if there is none.
+func at(node any, pointer string) any {
+	for _, step := range strings.Split(pointer, "/")[1:] {
 		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
-		switch at := node.(type) {
+		switch inside := node.(type) {
 		case map[string]any:
-			node = at[step]
+			node = inside[step]
 		case []any:
 			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(at) {
+			if err != nil || i < 0 || i >= len(inside) {
 				return nil
 			}
-			node = at[i]
+			node = inside[i]
 		default:
 			return nil
 		}

@@ -11,12 +11,19 @@ import (
 // TestWriteOnlyPart: of a schema there is left which properties are writeOnly, and all of one of which this is not known.
 func TestWriteOnlyPart(t *testing.T) {
 	for schema, want := range map[string]string{
-		`{"properties": {"a": {"type": "string"}}}`:                                                            `null`,
-		`{"properties": {"a": {"writeOnly": true}, "b": {"properties": {"c": {"writeOnly": true}, "d": {}}}}}`: `{"properties":{"a":{"writeOnly":true},"b":{"properties":{"c":{"writeOnly":true}}}},"type":"object"}`,
-		`{"allOf": [{"$ref": "#/x"}], "x": {"properties": {"a": {"writeOnly": true}}}}`:                        `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
-		`{"properties": {"a": {"properties": {"b": {"$ref": "#"}, "c": {"writeOnly": true}}}}}`:                `{"properties":{"a":{"properties":{"b":{"writeOnly":true},"c":{"writeOnly":true}}}},"type":"object"}`,
-		`{"properties": {"a": {"$ref": "#/x"}}, "x": {"items": {"$ref": "#/x"}}}`:                              `null`,
-		`{"properties": {"a": {"$ref": "#x"}, "b": {"$ref": "#/%"}, "c": {"$ref": "#/properties/9"}}}`:         `null`,
+		`{"properties": {"a": {"type": "string"}}}`:                                                                                              `null`,
+		`{"properties": {"a": {"writeOnly": true}, "b": {"properties": {"c": {"writeOnly": true}, "d": {}}}}}`:                                   `{"properties":{"a":{"writeOnly":true},"b":{"properties":{"c":{"writeOnly":true}}}},"type":"object"}`,
+		`{"allOf": [{"$ref": "#/x"}], "x": {"properties": {"a": {"writeOnly": true}}}}`:                                                          `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"properties": {"a": {"properties": {"b": {"$ref": "#"}, "c": {"writeOnly": true}}}}}`:                                                  `{"properties":{"a":{"properties":{"b":{"writeOnly":true},"c":{"writeOnly":true}}}},"type":"object"}`,
+		`{"properties": {"a": {"$ref": "#/x"}}, "x": {"items": {"$ref": "#/x"}}}`:                                                                `null`,
+		`{"properties": {"a": {"$ref": "#x"}, "b": {"$ref": "#/%"}, "c": {"$ref": "#/properties/9"}}}`:                                           `null`,
+		`{"properties": {"a": {"$ref": "#x"}}, "$defs": {"any": {"$anchor": "x", "writeOnly": true}}}`:                                           `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"properties": {"a": {"$ref": "#x"}}, "definitions": {"any": {"$id": "#x", "writeOnly": true}}}`:                                        `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"properties": {"a": {"$dynamicRef": "#x"}}, "$defs": {"y": {"$dynamicAnchor": "x"}, "z": {"$dynamicAnchor": "x", "writeOnly": true}}}`: `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"properties": {"a": {"properties": {"b": {"$recursiveRef": "#"}, "c": {"writeOnly": true}}}}}`:                                         `{"properties":{"a":{"properties":{"b":{"writeOnly":true},"c":{"writeOnly":true}}}},"type":"object"}`,
+		`{"properties": {"a": {"$id": "a", "$ref": "#/$defs/s", "$defs": {"s": {"writeOnly": true}}}}}`:                                          `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"properties": {"a": {"$ref": "https://example.org/secret"}, "id": {"type": "string"}}}`:                                                `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"dependentSchemas": {"a": {"properties": {"b": {"writeOnly": true}}}}, "properties": {"a": {}}}`:                                       `{"properties":{"b":{"writeOnly":true}},"type":"object"}`,
 	} {
 		document, err := jsonschema.Decode([]byte(schema))
 		if err != nil {
