@@ -73,13 +73,12 @@ func (w *clusterWatch) readOrdered(ctx context.Context, hub client.Reader, broke
 
 // schemasOf returns the schemas of the ordered plans of a broker's catalog, within the limits of the status. Of a schema
 // that is left out, it returns which parameters are writeOnly: the catalog hides them. A plan without schemas is there, too:
-// of one that is not, the catalog hides all parameters. It returns those before if they say the same: the hub writes JSON
-// in its own way.
+// of one that is not, the catalog hides all parameters, as it has to if there is no room for which are writeOnly. It returns
+// those before if they say the same: the hub writes JSON in its own way.
 func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alpha1.OfferedSchemas) (all []v1alpha1.OfferedSchemas) {
 	type found struct {
 		plan         string
 		whole, least v1alpha1.PlanSchemas
-		hides        bool
 	}
 	var plans []found
 	left, room := maxSchemas, maxAllSchemaBytes
@@ -96,11 +95,11 @@ func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alph
 				InstanceCreate: cmp.Or(validSchema(create), one.least.InstanceCreate), InstanceUpdate: cmp.Or(validSchema(update), one.least.InstanceUpdate),
 				BindingCreate: validSchema(p.Schemas.Binding.Create),
 			}
-			one.hides = bytesOf(&one.least) > 0
-			if size := bytesOf(&one.least); size > 0 && size <= room && left > 0 {
+			if size := bytesOf(&one.least); size > 0 {
+				if size > room || left == 0 {
+					continue
+				}
 				left, room = left-1, room-size
-			} else {
-				one.least = v1alpha1.PlanSchemas{}
 			}
 			plans = append(plans, one)
 		}
@@ -113,8 +112,6 @@ func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alph
 			room -= wants - has
 		case has > 0:
 			one.whole = one.least
-		case one.hides:
-			continue
 		case wants == 0 || wants > room || left == 0:
 			empty = append(empty, v1alpha1.OfferedSchemas{Plan: one.plan})
 			continue
