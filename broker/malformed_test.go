@@ -86,6 +86,12 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		"an empty binding id":          {"PUT", "/v2/service_instances/ready/service_bindings/", bind, nil, 404, "NotFound"},
 		"an id not UTF-8":              {"PUT", "/v2/service_instances/%ff?accepts_incomplete=true", valid, nil, 400, "BadRequest"},
 		"an id too long":               {"PUT", "/v2/service_instances/" + strings.Repeat("a", 513) + "?accepts_incomplete=true", valid, nil, 400, "BadRequest"},
+		"an id of one dot":             {"PUT", "/v2/service_instances/.?accepts_incomplete=true", valid, nil, 400, "BadRequest"},
+		"an id of two dots":            {"PUT", "/v2/service_instances/..?accepts_incomplete=true", valid, nil, 400, "BadRequest"},
+		"an id of two encoded dots":    {"PUT", "/v2/service_instances/%2E%2e?accepts_incomplete=true", valid, nil, 400, "BadRequest"},
+		"a bind of two dots":           {"PUT", "/v2/service_instances/ready/service_bindings/..", bind, nil, 400, "BadRequest"},
+		"an unbind of two dots":        {"DELETE", "/v2/service_instances/ready/service_bindings/%2e%2e?service_id=s&plan_id=p", "", nil, 400, "BadRequest"},
+		"a poll of two dots":           {"GET", "/v2/service_instances/../last_operation", "", nil, 400, "BadRequest"},
 		"a query that is malformed":    {"PUT", "/v2/service_instances/fresh?accepts_incomplete=%zz", valid, nil, 400, "BadRequest"},
 		"accepts_incomplete=1":         {"PUT", "/v2/service_instances/fresh?accepts_incomplete=1", valid, nil, 400, "BadRequest"},
 		"accepts_incomplete=TRUE":      {"PUT", "/v2/service_instances/fresh?accepts_incomplete=TRUE", valid, nil, 400, "BadRequest"},
@@ -322,6 +328,7 @@ func TestIDsOfURLs(t *testing.T) {
 	longest := strings.Repeat("ä", maxIDBytes/2)
 	for encoded, want := range map[string]string{
 		"a": "a", "a%2Fb": "a/b", "%2525": "%25", longest: longest, longest + "a": "", "": "", "%zz": "", "%": "", "%ff": "",
+		".": "", "..": "", "%2e%2E": "", "...": "...",
 	} {
 		if got, err := parseID("instance_id", encoded); got != want || (err == nil) != (want != "") {
 			t.Errorf("%.20q became %.20q, %v", encoded, got, err)

@@ -164,6 +164,10 @@ func parseID(variable, encoded string) (string, error) {
 		return "", badRequest("%s: not percent-encoded UTF-8.", variable)
 	case id == "":
 		return "", badRequest("%s: empty.", variable)
+	case id == ".", id == "..":
+		// Proxies and clients remove such segments, even percent-encoded (RFC 3986, section 6.2.2): the request
+		// for a binding becomes one for its instance.
+		return "", badRequest("%s: %q is removed from URLs on their way. Choose another id.", variable, id)
 	case len(id) > maxIDBytes:
 		return "", badRequest("%s: longer than %d bytes.", variable, maxIDBytes)
 	}

@@ -250,7 +250,7 @@ func TestClassVariablesAreChecked(t *testing.T) {
 
 func TestIDsMayHoldAnyCharacter(t *testing.T) {
 	f := newFixture(t)
-	for _, id := range []string{"team%2Fone", "team%252Fone", "a%20b+c", "%00", "..", "%E5%AE%9E", "a%2Flast_operation"} {
+	for _, id := range []string{"team%2Fone", "team%252Fone", "a%20b+c", "%00", "...", ".%2F..", "%E5%AE%9E", "a%2Flast_operation"} {
 		f.want(http.StatusAccepted, "PUT", instancePath(id), order(planSmall))
 		f.finished(id, "provision-1")
 		f.want(http.StatusCreated, "PUT", bindingPath(id, id), binding(planSmall))

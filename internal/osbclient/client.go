@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -144,9 +145,16 @@ type answer struct {
 }
 
 // send sends a request and returns the answer if its status is one of those wanted; otherwise the error is
-// an *Error. No error contains credentials.
+// an *Error. No error contains credentials. Ids that a URL cannot have are refused as a broker refuses them, and not sent.
 func (c *Client) send(ctx context.Context, r request, wanted ...int) (*answer, error) {
 	failed := &Error{Request: r.what}
+	for _, segment := range r.path {
+		if strings.Trim(segment, ".") == "" && len(segment) <= len("..") {
+			// Sent as ".", ".." or nothing, it makes the URL that of something else (RFC 3986, section 5.2.4).
+			failed.Status, failed.Description = http.StatusBadRequest, fmt.Sprintf("%q is no id that a URL can have", segment)
+			return nil, failed
+		}
+	}
 	sent, err := c.build(ctx, r)
 	if err != nil {
 		failed.Err = err

@@ -128,6 +128,34 @@ func answers(status int, header, body string) http.Handler {
 	})
 }
 
+// TestIDsThatNoURLCanHave: a request whose URL would be that of something else is not sent. Without its id, an unbind is
+// the deletion of the instance.
+func TestIDsThatNoURLCanHave(t *testing.T) {
+	c := open(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("sent %s %s", r.Method, r.URL) }))
+	for _, id := range []string{"", ".", ".."} {
+		_, unbind := c.Unbind(t.Context(), "one", id, order.ServiceID, order.PlanID, nil, true)
+		_, ofBinding := c.Unbind(t.Context(), id, "b", order.ServiceID, order.PlanID, nil, true)
+		_, deprovision := c.Deprovision(t.Context(), id, order.ServiceID, order.PlanID, nil)
+		_, poll := c.LastOperation(t.Context(), id, order.ServiceID, order.PlanID, "")
+		for _, err := range []error{unbind, ofBinding, deprovision, poll} {
+			failed := (*Error)(nil)
+			if !errors.As(err, &failed) || failed.Status != http.StatusBadRequest || failed.Orphan() || !strings.Contains(err.Error(), fmt.Sprintf("%q is no id that a URL can have", id)) {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
+	}
+	for _, id := range []string{"...", "../x", "%2E%2E"} {
+		sent := ""
+		c := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent = r.URL.Path
+			_, _ = w.Write([]byte("{}"))
+		}))
+		if _, err := c.Unbind(t.Context(), "one", id, order.ServiceID, order.PlanID, nil, true); err != nil || sent != "/v2/service_instances/one/service_bindings/"+id {
+			t.Errorf("%q: sent %s, %v", id, sent, err)
+		}
+	}
+}
+
 // TestOrphanMitigation: each answer to a provision means what the table of OSB 2.17, "Orphan Mitigation", says.
 func TestOrphanMitigation(t *testing.T) {
 	for _, row := range []struct {
