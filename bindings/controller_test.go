@@ -41,6 +41,7 @@ func TestOnClusters(t *testing.T) {
 		{"unbind without the namespace has nothing to do", unbindWithoutNamespace},
 		{"unbind leaves a foreign namespace alone", unbindLeavesForeign},
 		{"unbind waits for a cluster that does not answer", unbindWaitsForCluster},
+		{"unbind leaves a cluster that does not answer and is taken out of the inventory", unbindLeavesAForsakenCluster},
 		{"bind survives a lost status write", bindSurvivesALostWrite},
 		{"every request may fail", bindSurvivesFailures},
 		{"a binding follows an instance that goes and comes back at once", followsAtOnce},

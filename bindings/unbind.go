@@ -75,13 +75,18 @@ func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding,
 }
 
 // revokeAll revokes on all clusters concurrently; a cluster that does not answer does not
-// delay the others.
+// delay the others. It does not wait for a cluster that has left the inventory, or is taken out of it while it does not
+// answer: that waits for the instance, which waits for its bindings.
 func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, clusters []string) error {
 	var group errgroup.Group
 	for _, cluster := range clusters {
 		group.Go(func() error {
-			err := c.on(cluster, b, func() error { return c.revoke(ctx, b, instance, cluster) })
-			if member.IsUnknown(err) {
+			known, err := c.Connections.Cluster(ctx, cluster)
+			forsaken := err == nil && known.IsForsaken()
+			if err == nil && !forsaken {
+				err = c.on(cluster, b, func() error { return c.revoke(ctx, b, instance, cluster) })
+			}
+			if forsaken || member.IsUnknown(err) {
 				log.FromContext(ctx).Info("cluster left the inventory; its account expires with its token", "binding", b.Name, "cluster", cluster)
 				return nil
 			}

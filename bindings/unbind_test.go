@@ -138,6 +138,44 @@ func ignoreConflict(err error) error {
 }
 
 func unbindWaitsForCluster(t *testing.T, f *fixture) {
+	b, down := f.touched(t)
+	if err := f.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	f.until(t, b, "unbind says which cluster it waits for", func(b *v1alpha1.ServiceBinding) bool {
+		return b.Status.Operation != nil && b.Status.Operation.Description == "waiting for cluster cluster-down to revoke credentials"
+	})
+	// After its removal from the inventory, Sluice can reach nothing on it.
+	if err := f.Delete(t.Context(), down); err != nil {
+		t.Fatal(err)
+	}
+	f.gone(t, b)
+}
+
+// A cluster that is taken out of the inventory waits for the instances on it, and these for their bindings. So a binding does
+// not wait for such a cluster if it does not answer.
+func unbindLeavesAForsakenCluster(t *testing.T, f *fixture) {
+	b, down := f.touched(t)
+	down.Finalizers = []string{v1alpha1.Finalizer}
+	if err := f.Update(t.Context(), down); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Delete(t.Context(), down); err != nil {
+		t.Fatal(err)
+	}
+	f.unbound(t, b)
+	if err := f.Get(t.Context(), client.ObjectKeyFromObject(down), down); err != nil {
+		t.Fatal(err)
+	}
+	down.Finalizers = nil
+	if err := f.Update(t.Context(), down); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// touched returns a binding that may be on a cluster that does not answer.
+func (f *fixture) touched(t *testing.T) (*v1alpha1.ServiceBinding, *v1alpha1.MemberCluster) {
+	t.Helper()
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: "a",
 		Contexts:       map[string]*clientcmdapi.Context{"a": {Cluster: "a", AuthInfo: "a"}},
@@ -150,15 +188,5 @@ func unbindWaitsForCluster(t *testing.T, f *fixture) {
 	down := f.addCluster(t, "cluster-down", kubeconfig)
 	b := f.bind(t, f.instance(t), "binding-1", "edit")
 	f.touch(t, b, down.Name)
-	if err := f.Delete(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-	f.until(t, b, "unbind says which cluster it waits for", func(b *v1alpha1.ServiceBinding) bool {
-		return b.Status.Operation != nil && b.Status.Operation.Description == "waiting for cluster cluster-down to revoke credentials"
-	})
-	// After its removal from the inventory, Sluice can reach nothing on it.
-	if err := f.Delete(t.Context(), down); err != nil {
-		t.Fatal(err)
-	}
-	f.gone(t, b)
+	return b, down
 }

@@ -168,9 +168,8 @@ func (c *Cluster) disturbs(now *Cluster) bool {
 	return !c.Ready && now.Ready || !c.Removed && now.Removed || !reflect.DeepEqual(c.Taints, now.Taints)
 }
 
-// IsForsaken reports whether the operator removes the cluster from the inventory while it does
-// not answer. Then nothing on it can be cleaned up.
-func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
+// IsForsaken has the meaning of v1alpha1.MemberCluster.IsForsaken.
+func (c *Cluster) IsForsaken() bool { return v1alpha1.IsForsaken(c.Removed, c.Ready) }
 
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {

@@ -156,6 +156,16 @@ func (c *MemberCluster) Sells() bool { return c.RunsPods() && len(c.Spec.Consume
 // it, and Sluice may only read there.
 func (c *MemberCluster) IsJoined() bool { return c.Spec.Liqo != nil && c.Spec.Liqo.Joined != nil }
 
+// IsForsaken reports whether the operator removes the cluster from the inventory while it does not answer. Then nothing on it
+// can be removed any more, and nothing waits for it.
+func (c *MemberCluster) IsForsaken() bool {
+	answers, _ := c.Holds(ConditionReachable)
+	return IsForsaken(!c.DeletionTimestamp.IsZero(), answers)
+}
+
+// IsForsaken is MemberCluster.IsForsaken, of a cluster that is removed from the inventory or not, and answers or not.
+func IsForsaken(removed, answers bool) bool { return removed && !answers }
+
 // Holds reports whether a condition is true, and otherwise its message.
 func (c *MemberCluster) Holds(condition string) (ok bool, otherwise string) {
 	found := meta.FindStatusCondition(c.Status.Conditions, condition)
