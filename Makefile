@@ -106,11 +106,11 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 # Collecting garbage less often saves a tenth of the processors' time, for more memory: 24 GiB are enough.
-lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers: export GOGC = 400
+lint kubernetes images e2e-images unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults e2e-drivers: export GOGC = 400
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
-SLOWEST := ./cmd/sluice ./bindings ./internal/hub ./internal/journal/sinks ./placement/kube ./internal/claims ./placement/controller
+SLOWEST := ./cmd/sluice ./bindings ./internal/hub ./internal/journal/sinks ./placement/kube ./internal/claims ./placement/controller ./test/controlplane ./broker ./charts
 ATONCE := $(shell expr $$(nproc) + 1)
 
 # DRIVERS are the tests of peered and of made clusters on control planes, and of a network with faults: a quarter of the
