@@ -20,7 +20,7 @@ type Movable func(instance string) (Request, bool)
 
 // MakeRoom finds the fewest moves of other instances away from one cluster after which a request that cannot be placed is
 // placed there. It returns nil if no policy allows moves, or if none would help, as when the request lacks several clusters,
-// has components, or has replicas in each group.
+// or has replicas in each group. For a request with components, room is made for one of them.
 // In has the reservations; it is not changed.
 //
 // Every move is one that Place decides, with those before it made. As many instances move as the policies of each of
@@ -33,18 +33,23 @@ type Movable func(instance string) (Request, bool)
 func MakeRoom(r Request, in *Inventory, movable Movable) *v1alpha1.Preemption {
 	s := in.Snapshot()
 	most := s.policies.MakeRoom()
-	if most == 0 || r.denied(s) != "" || len(r.Components) > 0 || r.Replicas > 0 && r.inEachGroup() {
+	if most == 0 || r.denied(s) != "" || r.Replicas > 0 && r.inEachGroup() {
 		return nil
 	}
-	x := &clearing{search: searchFor(r, s, s.policies.class(r.Class)), movable: movable, known: map[string]*mover{}}
-	kind, one := x.lookAround()
-	if !one {
-		return nil
+	class := s.policies.class(r.Class)
+	var rooms []crowded
+	for _, part := range r.Parts() {
+		rooms = append(rooms, searchFor(part, s, class).crowdedClusters(most)...)
 	}
-	rooms := x.rooms(kind, most)
 	if len(rooms) == 0 {
 		return nil
 	}
+	hash := hash64(r.ID)
+	slices.SortStableFunc(rooms, func(a, b crowded) int {
+		return cmp.Or(cmp.Compare(a.fewest, b.fewest), slices.Compare(a.lacks, b.lacks),
+			cmp.Compare(mix(hash^a.page.hash[a.row]), mix(hash^b.page.hash[b.row])), strings.Compare(a.cluster().Name, b.cluster().Name))
+	})
+	x := &clearing{search: searchFor(r, s, class), movable: movable, known: map[string]*mover{}}
 	x.trial = newTrial(in, mostMoveSteps)
 	for count := 1; count <= most; count++ {
 		for i := range rooms {
@@ -87,6 +92,8 @@ type mover struct {
 // crowded is a cluster that lacks only room.
 type crowded struct {
 	position
+	// search for room for the request, or for one of its components.
+	search *search
 	// names and lacks are the resources and amounts that are lacking, pods are those that fit on no node.
 	names []corev1.ResourceName
 	lacks []int64
@@ -100,8 +107,12 @@ type crowded struct {
 	fewest int
 }
 
-// rooms returns the clusters of a kind on which so many moves may be enough, those that need the fewest first.
-func (x *clearing) rooms(kind, most int) (rooms []crowded) {
+// crowdedClusters returns those on which so many moves may be enough; none if several clusters are lacking.
+func (x *search) crowdedClusters(most int) (rooms []crowded) {
+	kind, one := x.lookAround()
+	if !one {
+		return nil
+	}
 	for _, p := range x.snapshot.pages {
 		for row := range x.suits(p)[kind].rows() {
 			if one := x.crowdedAt(position{page: p, row: row}); one.fewest > 0 && one.fewest <= most {
@@ -109,18 +120,13 @@ func (x *clearing) rooms(kind, most int) (rooms []crowded) {
 			}
 		}
 	}
-	hash := hash64(x.request.ID)
-	slices.SortFunc(rooms, func(a, b crowded) int {
-		return cmp.Or(cmp.Compare(a.fewest, b.fewest), slices.Compare(a.lacks, b.lacks),
-			cmp.Compare(mix(hash^a.page.hash[a.row]), mix(hash^b.page.hash[b.row])), strings.Compare(a.cluster().Name, b.cluster().Name))
-	})
 	return rooms
 }
 
 // crowdedAt returns what a cluster lacks, and who could give it. Fewest is zero if nothing is lacking, or if all of them
 // together do not have it.
-func (x *clearing) crowdedAt(at position) crowded {
-	one := crowded{position: at}
+func (x *search) crowdedAt(at position) crowded {
+	one := crowded{position: at, search: x}
 	one.names, one.lacks = x.lacking(at, x.request.on(x.missing(at)), x.held(at))
 	holes := x.snapshot.holes(at.cluster().Name)
 	for _, pod := range x.request.LargestPods {
@@ -290,7 +296,7 @@ func (x *clearing) moves(from int) bool {
 
 // found returns the moves in the form of the status.
 func (x *clearing) found() *v1alpha1.Preemption {
-	on := x.roomOn(room{position: x.crowded.position})
+	on := x.crowded.search.roomOn(room{position: x.crowded.position})
 	for _, m := range x.chosen {
 		v := v1alpha1.Victim{Instance: m.ID, Reserved: m.held.List(), To: m.to}
 		if class := x.snapshot.policies.class(m.Class); class != nil {

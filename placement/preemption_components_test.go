@@ -18,9 +18,10 @@ import (
 // crowdedFleet is a request with components, and the fleet that has to have room for it, with those that may leave.
 type crowdedFleet struct {
 	Request
-	fleet    []*Cluster
-	mayLeave []Holding // each is on one cluster
-	s        *Snapshot
+	fleet     []*Cluster
+	mayLeave  []Holding // each is on one cluster
+	inventory *Inventory
+	s         *Snapshot
 }
 
 // drawCrowded draws a small application, and a fleet on which others are.
@@ -35,7 +36,7 @@ func drawCrowded(random *rand.Rand) *crowdedFleet {
 		map[bool]v1alpha1.Preempts{true: v1alpha1.PreemptsAnyConsumer, false: v1alpha1.PreemptsSameConsumer}[anyConsumer])}))
 	for c := range 2 + random.IntN(2) {
 		cluster := &Cluster{Name: fmt.Sprint("cluster-", c), Ready: random.IntN(8) > 0, AccessVerified: true, Allocatable: amounts(4), Latencies: map[string]Measured{}}
-		cluster.Labels = labels.Set{"half": fmt.Sprint(c % 2)}
+		cluster.Labels = labels.Set{"half": fmt.Sprint(c % 2), v1alpha1.LabelCluster: cluster.Name}
 		for i := range random.IntN(4) {
 			h := Holding{
 				Instance: fmt.Sprintf("si-%d-%d", c, i), Class: []string{"silver", "bronze", "bronze", "gold", ""}[random.IntN(5)],
@@ -65,7 +66,7 @@ func drawCrowded(random *rand.Rand) *crowdedFleet {
 	if random.IntN(2) == 0 {
 		a.Links = []Link{{Between: [2]int{0, 1}, Most: 10 * time.Millisecond}}
 	}
-	a.s = inventory.Snapshot()
+	a.inventory, a.s = inventory, inventory.Snapshot()
 	return a
 }
 
