@@ -152,7 +152,11 @@ func (f *claimsFlags) broker() (func() *osbclient.Client, error) {
 		return nil, err
 	}
 	if f.credentials == "" {
-		given, err := brokerAccess{url, environmentCredentials()}.open(roots)
+		credentials, err := environmentCredentials()
+		if err != nil {
+			return nil, err
+		}
+		given, err := brokerAccess{url, credentials}.open(roots)
 		return func() *osbclient.Client { return given }, err
 	}
 	file, err := secretfile.Open("the broker's credentials", f.credentials, func(content []byte) (*osbclient.Client, error) {

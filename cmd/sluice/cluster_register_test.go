@@ -50,6 +50,14 @@ func TestOperatorOfClusters(t *testing.T) {
 		refused("nothing was done", "cluster", "add", "eu", "--label", "no label=x")
 		refused("nothing was done", "cluster", "add", "eu", "--latitude", "north", "--longitude", "13")
 		refused("no member cluster has that name", "cluster", "renew", "eu")
+		for _, command := range [][]string{{"cluster", "describe", "eu"}, {"cluster", "cordon", "eu"}, {"cluster", "remove", "eu"}} {
+			if _, err := operator(command...); err == nil || err.Error() != "cluster eu: there is none of this name; `sluice cluster list` shows them all" {
+				t.Errorf("%q: %v", command, err)
+			}
+		}
+		if _, err := operator("peering", "remove", "eu", "us"); err == nil || err.Error() != "end the peering of eu and us: there is none of this name; `sluice peering list` shows them all" {
+			t.Errorf("a peering: %v", err)
+		}
 		if _, err := operator("cluster", "renew", "eu", "--from-kubeconfig", "nowhere"); err == nil || !strings.Contains(err.Error(), "cluster eu: no member cluster has that name") {
 			t.Errorf("with a kubeconfig that is not there: %v", err)
 		}

@@ -84,6 +84,7 @@ Consumers, of this or any other OSB broker, start with:
 	root.InitDefaultCompletionCmd()
 	bindSettings(root)
 	refuseUnknown(root)
+	nameArguments(root)
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Run, help.RunE = nil, helpOf
 	}
@@ -100,6 +101,47 @@ func refuseUnknown(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		refuseUnknown(sub)
 	}
+}
+
+// nameArguments makes commands, and those below them, name the argument that is missing, or is one too many. By default, cobra
+// counts them.
+func nameArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil && !cmd.HasSubCommands() {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			all, required := argumentsOf(cmd)
+			switch err := check(cmd, args); {
+			case err == nil:
+				return nil
+			case len(args) < required:
+				return fmt.Errorf("%s is missing: %s", all[len(args)], cmd.UseLine())
+			case len(args) > len(all):
+				return fmt.Errorf("%q is one argument too many: %s", args[len(all)], cmd.UseLine())
+			default:
+				return err
+			}
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		nameArguments(sub)
+	}
+}
+
+// argumentsOf returns the arguments of a command by its usage, in which a flag follows after them, and how many are required.
+func argumentsOf(cmd *cobra.Command) (all []string, required int) {
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		if strings.HasPrefix(word, "-") || word == "|" {
+			break
+		}
+		name := strings.Trim(word, "[]().")
+		if name == "" {
+			continue
+		}
+		if !strings.ContainsAny(word[:1], "[(") {
+			required++
+		}
+		all = append(all, name)
+	}
+	return all, required
 }
 
 // unknownCommand returns an error for arguments that name no subcommand.

@@ -73,6 +73,31 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
+// TestMissingAndUnexpectedArguments: a command names the argument, and how it is called.
+func TestMissingAndUnexpectedArguments(t *testing.T) {
+	for command, says := range map[string]string{
+		"cluster describe":         "NAME is missing: sluice cluster describe NAME [flags]",
+		"order db":                 "SERVICE is missing: sluice order NAME SERVICE [PLAN] [flags]",
+		"order db a b c":           `"c" is one argument too many: sluice order NAME SERVICE [PLAN] [flags]`,
+		"peering remove a":         "PROVIDER is missing: sluice peering remove CONSUMER PROVIDER [flags]",
+		"remnant adopt":            "CLUSTER/NAMESPACE is missing: sluice remnant adopt CLUSTER/NAMESPACE... [flags]",
+		"sd revoke":                "FILE|DIGEST is missing: sluice sd revoke FILE|DIGEST --because REASON [flags]",
+		"market a b c":             `"c" is one argument too many: sluice market [SERVICE [PLAN]] [flags]`,
+		"policy check a b":         `"b" is one argument too many: sluice policy check (NAME | -f FILE) --to URL [flags]`,
+		"status now":               `"now" is one argument too many: sluice status [flags]`,
+		"catalog apply file --yes": `unknown flag: --yes`,
+	} {
+		if out, err := sluice(t, strings.Fields(command)...); err == nil || err.Error() != says {
+			t.Errorf("sluice %s: %v, want %q; printed %.80q", command, err, says, out)
+		}
+	}
+	for _, cmd := range commands(t) {
+		if _, required := argumentsOf(cmd); required > 0 && (cmd.Args == nil || cmd.Args(cmd, nil) == nil) {
+			t.Errorf("%q runs without the arguments that its usage requires", cmd.CommandPath())
+		}
+	}
+}
+
 // TestFlagHelp: the name of a flag's value in the help is one word.
 func TestFlagHelp(t *testing.T) {
 	for _, cmd := range commands(t) {

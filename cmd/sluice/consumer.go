@@ -53,12 +53,14 @@ type consumer struct {
 
 // connect returns a consumer. It sends nothing.
 func (f *consumerFlags) connect(cmd *cobra.Command) (*consumer, error) {
-	at := brokerAccess{URL: cmp.Or(f.url, os.Getenv(envURL)), Credentials: environmentCredentials()}
-	if at.URL == "" {
-		var err error
-		if at, err = f.local.access(f.platform); err != nil {
-			return nil, fmt.Errorf("no broker is named with --broker or $%s, and there is none on this machine: %w", envURL, err)
-		}
+	at, err := brokerAccess{URL: cmp.Or(f.url, os.Getenv(envURL))}, error(nil)
+	if at.URL != "" {
+		at.Credentials, err = environmentCredentials()
+	} else if at, err = f.local.access(f.platform); err != nil {
+		err = fmt.Errorf("no broker is named with --broker or $%s, and there is none on this machine: %w", envURL, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	roots, err := readBundle(f.caFile)
 	if err != nil {
@@ -71,9 +73,13 @@ func (f *consumerFlags) connect(cmd *cobra.Command) (*consumer, error) {
 	return &consumer{Client: client, cmd: cmd}, nil
 }
 
-// environmentCredentials returns the credentials for a broker in the environment.
-func environmentCredentials() osbclient.Credentials {
-	return osbclient.Credentials{Username: os.Getenv(envUsername), Password: os.Getenv(envPassword), Token: os.Getenv(envToken)}
+// environmentCredentials returns the credentials for a broker in the environment, which must be of one kind.
+func environmentCredentials() (osbclient.Credentials, error) {
+	found := osbclient.Credentials{Username: os.Getenv(envUsername), Password: os.Getenv(envPassword), Token: os.Getenv(envToken)}
+	if err := found.Check(); err != nil {
+		return found, fmt.Errorf("credentials for the broker: set either $%s and $%s, or $%s", envUsername, envPassword, envToken)
+	}
+	return found, nil
 }
 
 // readBundle reads the file of --ca-file; nil if none is named.
@@ -124,7 +130,7 @@ type offered struct {
 func serviceOf(catalog *osbclient.Catalog, service string) (*osbclient.Service, error) {
 	i := slices.IndexFunc(catalog.Services, func(s osbclient.Service) bool { return s.Name == service || s.ID == service })
 	if i < 0 {
-		return nil, fmt.Errorf("service %q is not offered; there is %s", service, some(serviceNames(catalog)))
+		return nil, fmt.Errorf("service %q is not offered; there is %s", service, cmp.Or(some(serviceNames(catalog)), "none"))
 	}
 	return &catalog.Services[i], nil
 }
@@ -223,7 +229,7 @@ func (f *instanceFlags) open(cmd *cobra.Command, instance string) (*consumer, of
 	fetched, err := c.FetchInstance(cmd.Context(), instance, "", "")
 	switch {
 	case isStatus(err, http.StatusNotFound):
-		return nil, offered{}, fmt.Errorf("there is no %s, or its broker does not show it: name what it is of with --service and --plan", instance)
+		return nil, offered{}, fmt.Errorf("there is no service instance %q, or its broker does not show it: name what it is of with --service and --plan", instance)
 	case err != nil:
 		return nil, offered{}, fmt.Errorf("%s: %w", instance, err)
 	}

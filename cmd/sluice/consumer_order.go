@@ -122,7 +122,7 @@ func (c *consumer) show(name string, output *outputFlag) error {
 	last, err := c.LastOperation(c.cmd.Context(), name, "", "", "")
 	switch {
 	case last.Gone, isStatus(err, http.StatusNotFound):
-		return fmt.Errorf("there is no %s", name)
+		return fmt.Errorf("there is no service instance %q", name)
 	case err == nil:
 		shown.State, shown.Description = string(last.State), last.Description
 	}

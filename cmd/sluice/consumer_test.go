@@ -94,7 +94,7 @@ func TestConsumer(t *testing.T) {
 			s.says("unbind db second", "db/second is revoked")
 			s.says("unbind db", "db/default is revoked")
 			s.says("cancel db", "db is deleted")
-			s.refuses("show db", "there is no db")
+			s.refuses("show db", `there is no service instance "db"`)
 			if left := s.left(); len(left) > 0 {
 				t.Errorf("the broker still has %v", left)
 			}
@@ -113,10 +113,10 @@ func TestConsumerErrors(t *testing.T) {
 		"order db name-of-service small --parameters /none": "--parameters: open /none",
 		"order db name-of-service small -p colour=red":      "db: provision: 400 Bad Request",
 		"market nothing":                                    `service "nothing" is not offered`,
-		"show db":                                           "there is no db",
-		"bind db":                                           "there is no db, or its broker does not show it",
+		"show db":                                           `there is no service instance "db"`,
+		"bind db":                                           `there is no service instance "db", or its broker does not show it`,
 		"cancel db":                                         "name what it is of with --service and --plan",
-		"update db":                                         "there is no db",
+		"update db":                                         `there is no service instance "db"`,
 	} {
 		s.refuses(command, why)
 	}
@@ -144,6 +144,8 @@ func TestConsumerErrors(t *testing.T) {
 
 	t.Setenv(envPassword, "wrong")
 	s.refuses("market", "401 Unauthorized")
+	t.Setenv(envToken, "too")
+	s.refuses("market", "credentials for the broker: set either $SLUICE_USERNAME and $SLUICE_PASSWORD, or $SLUICE_TOKEN")
 	t.Setenv(envURL, "")
 	s.refuses("market --data-dir "+t.TempDir(), "no broker is named with --broker or $SLUICE_URL")
 }

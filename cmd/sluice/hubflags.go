@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -73,8 +74,58 @@ func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	hub := hubClient{Client: c}
+	if cmd.HasParent() {
+		if list, _, err := cmd.Parent().Find([]string{"list"}); err == nil && list.Name() == "list" {
+			hub.list = list.CommandPath()
+		}
+	}
+	return hub, nil
 }
+
+// hubClient is a client of the hub whose errors are in the words of the commands.
+type hubClient struct {
+	client.Client
+	list string // the command that lists what the calling one is about; empty if there is none
+}
+
+func (c hubClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return c.inWords(c.Client.Get(ctx, key, object, options...))
+}
+
+func (c hubClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	return c.inWords(c.Client.Delete(ctx, object, options...))
+}
+
+// inWords returns an error; a missingError if the hub has no such resource of Sluice. That it does not serve them is another.
+func (c hubClient) inWords(err error) error {
+	if answer := (*apierrors.StatusError)(nil); errors.As(err, &answer) && apierrors.IsNotFound(err) {
+		details := answer.ErrStatus.Details
+		if details != nil && details.Group == v1alpha1.GroupVersion.Group && details.Name != "" && len(details.Causes) == 0 {
+			return missingError{err, c.list}
+		}
+	}
+	return err
+}
+
+// missingError is a hub's answer that it has no resource of a name. Commands put before it which.
+type missingError struct {
+	error
+	list string
+}
+
+func (m missingError) Error() string {
+	if m.list == "" {
+		return "there is none of this name"
+	}
+	return "there is none of this name; `" + m.list + "` shows them all"
+}
+
+func (m missingError) Unwrap() error { return m.error }
 
 // quietLibraries drops the log of libraries: a command says itself what is wrong. Without any logger, controller-runtime
 // prints a stack trace after half a minute.

@@ -28,7 +28,7 @@ func newKeysetCommand() *cobra.Command {
 					return err
 				}
 				if !errors.Is(err, fs.ErrNotExist) {
-					return err
+					return fmt.Errorf("keyset in %s: the file exists and is not replaced: name another, or correct this one: %w", args[0], err)
 				}
 				if _, err := seal.Open(args[0]); err != nil {
 					return err

@@ -45,4 +45,10 @@ func TestKeyset(t *testing.T) {
 			t.Errorf("%s of a damaged file: %v", verb, err)
 		}
 	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sluice(t, "keyset", "new", file); err == nil || !strings.Contains(err.Error(), "the file exists and is not replaced: name another, or correct this one") {
+		t.Errorf("new, where there is a file: %v", err)
+	}
 }

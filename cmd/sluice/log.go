@@ -71,7 +71,9 @@ func (q quiet) Handle(ctx context.Context, record slog.Record) error {
 	return q.Handler.Handle(ctx, record)
 }
 
-func (q quiet) WithAttrs(attributes []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attributes)} }
+func (q quiet) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return quiet{q.Handler.WithAttrs(attributes)}
+}
 
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 

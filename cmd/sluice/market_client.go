@@ -90,9 +90,9 @@ func (f *marketFlags) connect(cmd *cobra.Command) (*marketClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := environmentCredentials()
-	if with.Username == "" && with.Token == "" {
-		return nil, fmt.Errorf("--to needs $%s, or $%s and $%s", envToken, envUsername, envPassword)
+	with, err := environmentCredentials()
+	if err != nil {
+		return nil, fmt.Errorf("--to: %w", err)
 	}
 	if m.token = with.Token; with.Username == "" {
 		err := m.call(cmd.Context(), http.MethodGet, "caller", nil, nil, nil)

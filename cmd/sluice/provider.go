@@ -192,7 +192,7 @@ func (f *identityFlags) read(tell io.Writer, given given, before v1alpha1.Identi
 	}
 	keys, err := readKeySet(tell, f.keys)
 	if err != nil {
-		return identified, fmt.Errorf("--keys %s: %w", f.keys, err)
+		return identified, fmt.Errorf("--keys: %w", err)
 	}
 	if keys.DID != f.did {
 		return identified, fmt.Errorf("--keys %s: its keys are not of %s but of %s", f.keys, f.did, keys.DID)

@@ -157,6 +157,15 @@ func TestSDSignsAndVerifiesForEveryAlgorithm(t *testing.T) {
 func TestSDVerifyLooksAtTheSetTogether(t *testing.T) {
 	dir := initialised(t)
 	mustSluice(t, "sd", "sign", "--dir", dir)
+	for says, args := range map[string][]string{
+		"open nowhere: no such file or directory":    {"nowhere", "--dir", dir},
+		"open no-keys: no such file or directory":    {"--dir", dir, "--keys", "no-keys"},
+		"no keys of issuers: name files with --keys": {filepath.Join(dir, credentialsDir), "--dir", "nowhere"},
+	} {
+		if _, err := sluice(t, append([]string{"sd", "verify"}, args...)...); err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("sd verify %q: %v, want %q", args, err, says)
+		}
+	}
 	if out := mustSluice(t, "sd", "verify", "--dir", dir); !strings.Contains(out, "✓ admit") || !strings.Contains(out, "datacenter.country = DE") {
 		t.Errorf("want the claims of the cluster:\n%s", out)
 	}

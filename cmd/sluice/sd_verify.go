@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -45,11 +46,14 @@ ClusterBinding names. "sluice sd present" reports both.`,
 			if len(keys) == 0 && len(hosts) == 0 {
 				keys = []string{dir.path(jwksFile)}
 			}
-			known, err := readKeys(cmd.ErrOrStderr(), keys)
+			tokens, err := readTokens(args...)
 			if err != nil {
 				return err
 			}
-			tokens, err := readTokens(args...)
+			known, err := readKeys(cmd.ErrOrStderr(), keys)
+			if errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("keys") {
+				return fmt.Errorf("no keys of issuers: name files with --keys, or hosts with --fetch: %w", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -181,7 +185,7 @@ func readKeys(tell io.Writer, files []string) (map[string]*jose.JSONWebKeySet, e
 	for _, file := range files {
 		published, err := readKeySet(tell, file)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, err
 		}
 		if other, twice := from[published.DID]; twice {
 			return nil, fmt.Errorf("%s and %s both give keys of %s: want one file for each DID", other, file, published.DID)
@@ -192,7 +196,7 @@ func readKeys(tell io.Writer, files []string) (map[string]*jose.JSONWebKeySet, e
 	return known, nil
 }
 
-// readKeySet reads a DID document, or else a JSON Web Key Set.
+// readKeySet reads a DID document, or else a JSON Web Key Set. The error names the file.
 func readKeySet(tell io.Writer, file string) (*did.Published, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -200,7 +204,7 @@ func readKeySet(tell io.Writer, file string) (*did.Published, error) {
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	read := did.ReadKeySet
 	for _, member := range []string{"id", "verificationMethod", "assertionMethod"} {
@@ -210,10 +214,10 @@ func readKeySet(tell io.Writer, file string) (*did.Published, error) {
 	}
 	published, err := read(data)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if len(published.Keys) == 0 {
-		return nil, errors.New(strings.Join(append([]string{"no key in it that can be used: want a JSON Web Key Set or a DID document"}, published.Skipped...), "; "))
+		return nil, errors.New(strings.Join(append([]string{file + ": no key in it that can be used: want a JSON Web Key Set or a DID document"}, published.Skipped...), "; "))
 	}
 	for _, why := range published.Skipped {
 		fmt.Fprintf(tell, "%s: left out: %s\n", file, why)

@@ -171,6 +171,8 @@ func TestOrphanMitigation(t *testing.T) {
 		{302, "Location: http://127.0.0.1:1/", ``, "it redirects, and redirects are not followed", false, false},
 		{400, "", `{"description": "size is` + "\\n\\u001b[31m" + ` wrong"}`, "provision: 400 Bad Request: size is [31m wrong", false, false},
 		{401, "", ``, "provision: 401 Unauthorized", false, false},
+		{401, "", `{"error": "Unauthorized", "description": "wrong"}`, "provision: 401 Unauthorized: wrong", false, false},
+		{400, "", `{"error": "BadRequest", "description": "wrong"}`, "provision: 400 Bad Request: wrong", false, false},
 		{404, "", `not here`, "provision: 404 Not Found", false, false},
 		{408, "", ``, "provision: 408 Request Timeout", false, true},
 		{409, "", `{}`, "provision: 409 Conflict", false, false},

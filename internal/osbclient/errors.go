@@ -55,7 +55,7 @@ func (e *Error) Error() string {
 		return said + fmt.Sprintf("%s, with a body that is not OSB: %s", status(e.Status), Printable(e.Err.Error()))
 	}
 	said += status(e.Status)
-	if e.Code != "" {
+	if e.Code != "" && e.Code != strings.ReplaceAll(http.StatusText(e.Status), " ", "") {
 		said += " " + e.Code
 	}
 	if e.Description != "" {
