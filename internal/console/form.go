@@ -74,8 +74,13 @@ const (
 
 // formOf returns the inputs for the properties of a schema. given holds what was entered before; nil if nothing was.
 func formOf(schema json.RawMessage, given url.Values) []field {
-	m := maker{given: given, writeOnly: jsonschema.NewWriteOnly(parsed(schema))}
-	return m.fieldsOf(schema, &field{Name: parameterPrefix, Required: true}, 0)
+	var of property
+	document, err := jsonschema.Decode(schema)
+	if err != nil || decodeLoosely(schema, &of) != nil {
+		return nil
+	}
+	m := maker{given: given, writeOnly: jsonschema.NewWriteOnly(document)}
+	return m.fieldsOf(&of, document, &field{Name: parameterPrefix, Required: true}, 0)
 }
 
 // maker makes a form of one schema.
@@ -84,24 +89,16 @@ type maker struct {
 	writeOnly *jsonschema.WriteOnly
 }
 
-// parsed returns a schema to look for secrets in; nil if it is no JSON.
-func parsed(schema json.RawMessage) any {
-	document, _ := jsonschema.Decode(schema)
-	return document
-}
-
-// fieldsOf returns the inputs for the properties of a group.
-func (m *maker) fieldsOf(schema json.RawMessage, group *field, depth int) (fields []field) {
-	var of property
-	if len(schema) == 0 || decodeLoosely(schema, &of) != nil {
-		return nil
-	}
-	secrets := m.writeOnly.Properties(parsed(schema))
+// fieldsOf returns the inputs for the properties of a group. document is its schema, to look for secrets in.
+func (m *maker) fieldsOf(of *property, document any, group *field, depth int) (fields []field) {
+	secrets := m.writeOnly.Properties(document)
+	object, _ := document.(map[string]any)
+	inside, _ := object["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
 		// Of a group that may be left out, nothing has to be entered.
 		required := group.Required && slices.Contains(of.Required, name)
 		secret := group.Secret || slices.Contains(secrets, name)
-		fields = append(fields, m.fieldOf(name, of.Properties[name], field{Name: group.Name, Required: required, Secret: secret}, depth))
+		fields = append(fields, m.fieldOf(name, of.Properties[name], inside[name], field{Name: group.Name, Required: required, Secret: secret}, depth))
 	}
 	slices.SortStableFunc(fields, func(a, b field) int {
 		switch {
@@ -115,14 +112,15 @@ func (m *maker) fieldsOf(schema json.RawMessage, group *field, depth int) (field
 	return fields
 }
 
-// fieldOf returns the input for a property of the group of which f has the name. What f says of the property holds.
-func (m *maker) fieldOf(name string, schema json.RawMessage, f field, depth int) field {
+// fieldOf returns the input for a property of the group of which f has the name. What f says of the property holds. document is
+// its schema, too.
+func (m *maker) fieldOf(name string, schema json.RawMessage, document any, f field, depth int) field {
 	f.Name += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 	f.Label, f.Kind = name, "json"
 	var of property
 	err := decodeLoosely(schema, &of)
 	isGroup := of.Type == "object" && len(of.Properties) > 0 && depth < deepest
-	f.Secret = f.Secret || of.Format == "password" || !isGroup && m.writeOnly.Anywhere(parsed(schema))
+	f.Secret = f.Secret || of.Format == "password" || !isGroup && m.writeOnly.Anywhere(document)
 	if f.Value = m.given.Get(f.Name); f.Secret {
 		f.Value, f.Lost = "", f.Value != ""
 	}
@@ -157,7 +155,7 @@ func (m *maker) fieldOf(name string, schema json.RawMessage, f field, depth int)
 			f.Maximum = of.Maximum.String()
 		}
 	case isGroup:
-		f.Kind, f.Fields = "group", m.fieldsOf(schema, &f, depth+1)
+		f.Kind, f.Fields = "group", m.fieldsOf(&of, document, &f, depth+1)
 	}
 	return f
 }
