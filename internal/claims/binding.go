@@ -54,7 +54,14 @@ func (c *Controller) ReconcileBinding(ctx context.Context, request reconcile.Req
 	if claim.Status.ExpiresAt != nil {
 		ready += "; they end at " + claim.Status.ExpiresAt.UTC().Format(time.RFC3339)
 	}
-	result, err := c.conclude(ctx, &claim, &claim.Status.Conditions, &claim.Status.ObservedGeneration, ready, wrong, b.save)
+	became := conclude(&claim, &claim.Status.Conditions, &claim.Status.ObservedGeneration, ready, wrong)
+	if err := b.save(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	if became != nil {
+		c.tell(&claim, became.Reason, became.Message)
+	}
+	result, err := wrong.next()
 	if due := b.due(); err == nil && due < result.RequeueAfter {
 		result.RequeueAfter = due
 	}

@@ -1,12 +1,14 @@
 package claims
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	claimsv1 "github.com/sluice-dev/sluice/api/claims/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/osbclient"
@@ -25,6 +27,17 @@ type problem struct {
 	works           bool // nevertheless
 	after           time.Duration
 	err             error // to log; nil if it is the consumer's
+}
+
+// next returns when a claim is looked at again, for a problem that may be nil.
+func (p *problem) next() (reconcile.Result, error) {
+	switch {
+	case p == nil:
+		return reconcile.Result{RequeueAfter: Recheck}, nil
+	case p.err != nil && p.after == 0:
+		return reconcile.Result{}, p.err
+	}
+	return reconcile.Result{RequeueAfter: cmp.Or(p.after, Recheck)}, nil
 }
 
 // kind of duty that a platform has after a request that did not succeed.

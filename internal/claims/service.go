@@ -49,36 +49,32 @@ func (c *Controller) ReconcileService(ctx context.Context, request reconcile.Req
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	ready := "the broker has the instance as it is claimed"
-	return c.conclude(ctx, &claim, &claim.Status.Conditions, &claim.Status.ObservedGeneration, ready, wrong, s.save)
-}
-
-// conclude writes the condition of a claim, with an Event if its reason is another one, and returns when to look at the
-// claim again.
-func (c *Controller) conclude(ctx context.Context, claim client.Object, conditions *[]metav1.Condition, observed *int64, ready string, wrong *problem, save func(context.Context) error) (reconcile.Result, error) {
-	condition, reason, after := metav1.ConditionTrue, claimsv1.ReasonReady, Recheck
-	if wrong != nil {
-		reason, ready, after = wrong.reason, wrong.message, wrong.after
-		if !wrong.works {
-			condition = metav1.ConditionFalse
-		}
-	}
-	was := ""
-	if before := meta.FindStatusCondition(*conditions, claimsv1.ConditionReady); before != nil {
-		was = before.Reason
-	}
-	*observed = claim.GetGeneration()
-	v1alpha1.SetCondition(conditions, claim.GetGeneration(), claimsv1.ConditionReady, condition, reason, v1alpha1.Cut(ready, longestMessage))
-	if err := save(ctx); err != nil {
+	became := conclude(&claim, &claim.Status.Conditions, &claim.Status.ObservedGeneration, "the broker has the instance as it is claimed", wrong)
+	if err := s.save(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if reason != was {
-		c.tell(claim, reason, ready)
+	if became != nil {
+		c.tell(&claim, became.Reason, became.Message)
 	}
-	if wrong != nil && wrong.err != nil && after == 0 {
-		return reconcile.Result{}, wrong.err
+	return wrong.next()
+}
+
+// conclude sets the condition of a claim, which is ready with a message unless something is wrong. It returns the condition
+// if its reason is another one, with its whole message, for an Event.
+func conclude(claim client.Object, conditions *[]metav1.Condition, observed *int64, ready string, wrong *problem) (became *metav1.Condition) {
+	is := &metav1.Condition{Status: metav1.ConditionTrue, Reason: claimsv1.ReasonReady, Message: ready}
+	if wrong != nil {
+		is.Reason, is.Message = wrong.reason, wrong.message
+		if !wrong.works {
+			is.Status = metav1.ConditionFalse
+		}
 	}
-	return reconcile.Result{RequeueAfter: cmp.Or(after, Recheck)}, nil
+	if before := meta.FindStatusCondition(*conditions, claimsv1.ConditionReady); before == nil || before.Reason != is.Reason {
+		became = is
+	}
+	*observed = claim.GetGeneration()
+	v1alpha1.SetCondition(conditions, claim.GetGeneration(), claimsv1.ConditionReady, is.Status, is.Reason, v1alpha1.Cut(is.Message, longestMessage))
+	return became
 }
 
 // longestMessage is the length of a condition's message, in characters; the API takes 32768.
