@@ -49,25 +49,25 @@ type Requirements struct {
 // (docs/trust.md, "Links"). Beyond a link that only the provider states, certifications do not
 // count, and a country has the assurance Self.
 func Admit(set []*Credential, offering string, cluster ClusterFacts, want Requirements, issuers Issuers, now time.Time) ([]Claim, Report) {
-	checks := newChecks(StepReferences, StepIssuer, StepBinding, StepAdmit)
+	checks := NewChecks(StepReferences, StepIssuer, StepBinding, StepAdmit)
 	a := newAdmission(set, want.Provider, issuers, now)
 	if err := a.follow(offering); err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%s by %s with %s", a.offering.Type, a.person.Subject, a.places())
+	checks.Pass("%s by %s with %s", a.offering.Type, a.person.Subject, a.places())
 	if err := a.checkIssuers(); err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%d credentials, each by who may issue it", len(a.chain()))
+	checks.Pass("%d credentials, each by who may issue it", len(a.chain()))
 	if err := a.bind(cluster); err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%s binds the offering to cluster %s", a.binding.Subject, cluster.UID)
+	checks.Pass("%s binds the offering to cluster %s", a.binding.Subject, cluster.UID)
 	claims := a.claims()
 	if err := a.require(want.Types); err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%d claims", len(claims))
+	checks.Pass("%d claims", len(claims))
 	return claims, checks.report
 }
 

@@ -40,22 +40,22 @@ const (
 // steps from parse to window. The credentials in it are extracted but not verified. The
 // presentation is nil unless the report is OK. It blocks as long as the KeySource does.
 func (v *Verifier) Presentation(ctx context.Context, compact string, expect Expect) (*Presentation, Report) {
-	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
+	checks := NewChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
 	t, p, err := parsePresentation(compact)
 	if err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%s with %d credentials of %s", t.media.typ, len(p.Credentials), p.Holder)
+	checks.Pass("%s with %d credentials of %s", t.media.typ, len(p.Credentials), p.Holder)
 	if !v.authentic(ctx, t, compact, checks) {
 		return nil, checks.report
 	}
 	if state, err := v.window(p.IssuedAt, p.ExpiresAt); err != nil {
-		return nil, checks.fail(state, err)
+		return nil, checks.Fail(state, err)
 	}
 	if err := expect.check(t.payload); err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("for %s, with its nonce, %s", expect.Audience, window(p.IssuedAt, p.ExpiresAt))
+	checks.Pass("for %s, with its nonce, %s", expect.Audience, window(p.IssuedAt, p.ExpiresAt))
 	return p, checks.report
 }
 

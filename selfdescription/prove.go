@@ -16,17 +16,17 @@ import (
 //
 // The claims are sorted, and nil if the report is not OK. Their assurance is as for Admit.
 func Prove(set []*Credential, consumer string, issuers Issuers, now time.Time) ([]Claim, Report) {
-	checks := newChecks(StepReferences, StepIssuer, StepAdmit)
+	checks := NewChecks(StepReferences, StepIssuer, StepAdmit)
 	a := newAdmission(set, consumer, issuers, now)
 	if a.person = a.newest(func(c *Credential) bool { return c.Type == TypeLegalPerson && a.mine(c) }); a.person == nil {
-		return nil, checks.fail(Rejected, fmt.Errorf("no %s of %s", TypeLegalPerson, consumer))
+		return nil, checks.Fail(Rejected, fmt.Errorf("no %s of %s", TypeLegalPerson, consumer))
 	}
-	checks.pass("%s", a.person.Subject)
+	checks.Pass("%s", a.person.Subject)
 	if err := a.checkIssuers(); err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%d credentials, each by who may issue it", len(a.chain()))
+	checks.Pass("%d credentials, each by who may issue it", len(a.chain()))
 	claims := best(append(a.personClaims(ClaimConsumerCountry, ClaimConsumerRegistration), a.certifications()...))
-	checks.pass("%d claims", len(claims))
+	checks.Pass("%d claims", len(claims))
 	return claims, checks.report
 }

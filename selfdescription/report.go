@@ -89,37 +89,43 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// checks writes a report: each call except done is about the next step.
-type checks struct {
+// Checks writes a report: each call is about the next of its steps.
+type Checks struct {
 	report Report
 	todo   []StepName
 }
 
-func newChecks(steps ...StepName) *checks {
-	return &checks{report: Report{State: Verified}, todo: steps}
+// NewChecks returns the writer of a report with these steps.
+func NewChecks(steps ...StepName) *Checks {
+	return &Checks{report: Report{State: Verified}, todo: steps}
 }
 
-func (c *checks) pass(format string, args ...any) { c.record(Passed, fmt.Sprintf(format, args...)) }
+// Report returns the report as far as it is written.
+func (c *Checks) Report() Report { return c.report }
 
-func (c *checks) skip(format string, args ...any) { c.record(Skipped, fmt.Sprintf(format, args...)) }
+// Pass records that the step has passed.
+func (c *Checks) Pass(format string, args ...any) { c.record(Passed, fmt.Sprintf(format, args...)) }
 
-// fail ends the report: the steps after this one are skipped.
-func (c *checks) fail(state State, err error) Report {
+// Skip records that the step does not apply.
+func (c *Checks) Skip(format string, args ...any) { c.record(Skipped, fmt.Sprintf(format, args...)) }
+
+// Fail ends the report: the steps after this one are skipped.
+func (c *Checks) Fail(state State, err error) Report {
 	c.report.State = state
 	c.record(Failed, err.Error())
 	for len(c.todo) > 0 {
-		c.skip("a step before it failed")
+		c.Skip("a step before it failed")
 	}
 	return c.report
 }
 
-// failFor is fail, for an error that may be temporary.
-func (c *checks) failFor(err error) Report {
+// FailFor is Fail, for an error that may be temporary.
+func (c *Checks) FailFor(err error) Report {
 	c.report.Temporary = isTemporary(err)
-	return c.fail(Rejected, err)
+	return c.Fail(Rejected, err)
 }
 
-func (c *checks) record(result Result, message string) {
+func (c *Checks) record(result Result, message string) {
 	c.report.Steps = append(c.report.Steps, Step{Name: c.todo[0], Result: result, Message: message})
 	c.todo = c.todo[1:]
 }

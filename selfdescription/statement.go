@@ -52,19 +52,19 @@ func IsStatement(compact string) bool {
 
 // Statement verifies a statement. It is nil unless the report is OK. It blocks as long as the KeySource does.
 func (v *Verifier) Statement(ctx context.Context, compact string) (*Statement, Report) {
-	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
+	checks := NewChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
 	t, err := parseToken(compact, MaxStatement, statementMedia)
 	if err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%s of %s", t.media.typ, t.issuer)
+	checks.Pass("%s of %s", t.media.typ, t.issuer)
 	if !v.authentic(ctx, t, compact, checks) {
 		return nil, checks.report
 	}
 	if state, err := v.window(t.from, t.until); err != nil {
-		return nil, checks.fail(state, err)
+		return nil, checks.Fail(state, err)
 	}
-	checks.pass("made at %s", date(t.from))
+	checks.Pass("made at %s", date(t.from))
 	return &Statement{Type: t.media.typ, Issuer: t.issuer, IssuedAt: t.from, Claims: t.payload}, checks.report
 }
 

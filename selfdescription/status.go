@@ -238,7 +238,7 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 	if err != nil {
 		return nil, temporaryError{err}
 	}
-	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
+	checks := NewChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
 	list, report := v.signed(ctx, compact, MaxStatusListToken, checks)
 	if failed := report.Failed(); failed != nil {
 		err := fmt.Errorf("%s: %s", failed.Name, failed.Message)

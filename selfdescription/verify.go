@@ -48,7 +48,7 @@ type Verifier struct {
 // long as its KeySource and StatusSource do. Status lists are asked for last, and only if the
 // credential holds apart from them.
 func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential, Report) {
-	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow, StepStatus, StepShape, StepIssuer)
+	checks := NewChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow, StepStatus, StepShape, StepIssuer)
 	c, report := v.signed(ctx, compact, MaxCredential, checks)
 	if c == nil {
 		return nil, report
@@ -57,88 +57,88 @@ func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential,
 	assurance, trusted := v.issuer(c.Issuer, c.Type)
 	switch {
 	case len(c.Status) == 0:
-		checks.skip("no credentialStatus")
+		checks.Skip("no credentialStatus")
 	case !trusted: // anybody can name any list
-		checks.skip("not asked for: the issuer is not trusted")
+		checks.Skip("not asked for: the issuer is not trusted")
 	case len(violations) > 0:
-		checks.skip("not asked for: the credential is refused by its shape")
+		checks.Skip("not asked for: the credential is refused by its shape")
 	default:
 		if state, err := v.checkStatus(ctx, c, checks); err != nil {
 			checks.report.Temporary = isTemporary(err)
-			return nil, checks.fail(state, err)
+			return nil, checks.Fail(state, err)
 		}
 	}
 	if len(violations) > 0 {
-		return nil, checks.fail(Rejected, shape.Error(violations))
+		return nil, checks.Fail(Rejected, shape.Error(violations))
 	}
-	checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
+	checks.Pass("%s of Gaia-X %s", c.Type, shape.Release)
 	if !trusted {
-		return nil, checks.fail(Rejected, fmt.Errorf("/issuer: %s may not issue %s", c.Issuer, c.Type))
+		return nil, checks.Fail(Rejected, fmt.Errorf("/issuer: %s may not issue %s", c.Issuer, c.Type))
 	}
-	checks.pass("%s may issue %s: %s", c.Issuer, c.Type, assurance)
+	checks.Pass("%s may issue %s: %s", c.Issuer, c.Type, assurance)
 	return c, checks.report
 }
 
 // checkStatus does the step status of a credential that is on a list. If there is an error, the
 // step is still to be recorded, and the state is that of the credential.
-func (v *Verifier) checkStatus(ctx context.Context, c *Credential, checks *checks) (State, error) {
+func (v *Verifier) checkStatus(ctx context.Context, c *Credential, checks *Checks) (State, error) {
 	found, looked, state, err := v.status(ctx, c)
 	switch {
 	case err != nil:
 		return state, err
 	case looked:
-		checks.pass("%s", found)
+		checks.Pass("%s", found)
 	default:
-		checks.skip("%s", found)
+		checks.Skip("%s", found)
 	}
 	return Verified, nil
 }
 
 // signed does the steps that are the same for credentials of every type: parse to window. The
 // credential is nil if one fails.
-func (v *Verifier) signed(ctx context.Context, compact string, limit int, checks *checks) (*Credential, Report) {
+func (v *Verifier) signed(ctx context.Context, compact string, limit int, checks *Checks) (*Credential, Report) {
 	t, c, err := parseCredential(compact, limit)
 	if err != nil {
-		return nil, checks.fail(Rejected, err)
+		return nil, checks.Fail(Rejected, err)
 	}
-	checks.pass("%s, %s of %s", t.media.typ, c.Type, c.Subject)
+	checks.Pass("%s, %s of %s", t.media.typ, c.Type, c.Subject)
 	if !v.authentic(ctx, t, compact, checks) {
 		return nil, checks.report
 	}
 	if state, err := v.window(c.ValidFrom, c.ValidUntil); err != nil {
-		return nil, checks.fail(state, err)
+		return nil, checks.Fail(state, err)
 	}
-	checks.pass("valid %s", window(c.ValidFrom, c.ValidUntil))
+	checks.Pass("valid %s", window(c.ValidFrom, c.ValidUntil))
 	return c, checks.report
 }
 
 // authentic does the steps algorithm to signature.
-func (v *Verifier) authentic(ctx context.Context, t *token, compact string, checks *checks) bool {
+func (v *Verifier) authentic(ctx context.Context, t *token, compact string, checks *Checks) bool {
 	algorithm := jose.SignatureAlgorithm(t.algorithm)
 	if !slices.Contains(algorithms, algorithm) {
-		checks.fail(Rejected, fmt.Errorf("/alg: want one of %s, got %s", strings.Join(Algorithms(), ", "), brief(t.algorithm)))
+		checks.Fail(Rejected, fmt.Errorf("/alg: want one of %s, got %s", strings.Join(Algorithms(), ", "), brief(t.algorithm)))
 		return false
 	}
-	checks.pass("%s", t.algorithm)
+	checks.Pass("%s", t.algorithm)
 	key, err := v.Keys.Key(ctx, t.keyID)
 	if err != nil {
-		checks.failFor(fmt.Errorf("key %s: %w", t.keyID, err))
+		checks.FailFor(fmt.Errorf("key %s: %w", t.keyID, err))
 		return false
 	}
 	if err := did.Fits(t.algorithm, &key.JWK); err != nil {
-		checks.fail(Rejected, fmt.Errorf("key %s: %w", t.keyID, err))
+		checks.Fail(Rejected, fmt.Errorf("key %s: %w", t.keyID, err))
 		return false
 	}
-	checks.pass("%s", t.keyID)
+	checks.Pass("%s", t.keyID)
 	object, err := jose.ParseSignedCompact(compact, []jose.SignatureAlgorithm{algorithm})
 	if err == nil {
 		_, err = object.Verify(key.JWK.Key)
 	}
 	if err != nil {
-		checks.fail(Rejected, fmt.Errorf("not what %s signed: %w", t.keyID, err))
+		checks.Fail(Rejected, fmt.Errorf("not what %s signed: %w", t.keyID, err))
 		return false
 	}
-	checks.pass("by %s", t.issuer)
+	checks.Pass("by %s", t.issuer)
 	return true
 }
 

@@ -43,32 +43,32 @@ func (i *Importer) Import(ctx context.Context, text string) (*selfdescription.Cr
 	checks := newChecks()
 	d, err := read(text)
 	if err != nil {
-		return nil, checks.fail(selfdescription.Rejected, err)
+		return nil, checks.reject(err)
 	}
 	c := d.credential(text, i.KeyID)
-	checks.pass("a credential by %s", d.issuer)
+	checks.Pass("a credential by %s", d.issuer)
 	if !i.authentic(ctx, d, c, checks) || !i.timely(d, checks) {
-		return nil, checks.report
+		return nil, checks.report()
 	}
 	if d.hasStatus {
-		return nil, checks.fail(selfdescription.Rejected, errors.New("/credentialStatus: the status of imported credentials cannot be followed"))
+		return nil, checks.reject(errors.New("/credentialStatus: the status of imported credentials cannot be followed"))
 	}
-	checks.skip("no credentialStatus")
+	checks.Skip("no credentialStatus")
 	if err := describe(c, d.subject); err != nil {
-		return nil, checks.fail(selfdescription.Rejected, err)
+		return nil, checks.reject(err)
 	}
 	if err := checkShape(c, checks); err != nil {
-		return nil, checks.fail(selfdescription.Rejected, err)
+		return nil, checks.reject(err)
 	}
 	assurance, ok := selfdescription.Self, true
 	if i.Issuers != nil {
 		assurance, ok = i.Issuers(c.Issuer, c.Type)
 	}
 	if !ok {
-		return nil, checks.fail(selfdescription.Rejected, fmt.Errorf("/issuer: %s may not issue %s", c.Issuer, c.Type))
+		return nil, checks.reject(fmt.Errorf("/issuer: %s may not issue %s", c.Issuer, c.Type))
 	}
-	checks.pass("%s may issue %s: %s", c.Issuer, c.Type, assurance)
-	return c, checks.report
+	checks.Pass("%s may issue %s: %s", c.Issuer, c.Type, assurance)
+	return c, checks.report()
 }
 
 // credential returns the content of a document without its claims about the subject. text is the document as it was given.
@@ -129,12 +129,12 @@ func describe(c *selfdescription.Credential, subject map[string]any) error {
 // authentic does the steps algorithm to signature.
 func (i *Importer) authentic(ctx context.Context, d *document, c *selfdescription.Credential, checks *checks) bool {
 	if !slices.Contains(selfdescription.Algorithms(), c.Algorithm) {
-		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/jws: algorithm %.40q is none of %s", c.Algorithm, strings.Join(selfdescription.Algorithms(), ", ")))
+		checks.reject(fmt.Errorf("/proof/jws: algorithm %.40q is none of %s", c.Algorithm, strings.Join(selfdescription.Algorithms(), ", ")))
 		return false
 	}
-	checks.pass("%s", c.Algorithm)
+	checks.Pass("%s", c.Algorithm)
 	if owner, fragment, ok := strings.Cut(c.KeyID, "#"); !ok || fragment == "" || owner != c.Issuer {
-		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/verificationMethod: want a key of the issuer %s, got %.120q", c.Issuer, c.KeyID))
+		checks.reject(fmt.Errorf("/proof/verificationMethod: want a key of the issuer %s, got %.120q", c.Issuer, c.KeyID))
 		return false
 	}
 	key, err := i.Keys.Key(ctx, c.KeyID)
@@ -142,19 +142,17 @@ func (i *Importer) authentic(ctx context.Context, d *document, c *selfdescriptio
 		err = did.Fits(c.Algorithm, &key.JWK)
 	}
 	if err != nil {
-		var temporary interface{ Temporary() bool }
-		checks.report.Temporary = errors.As(err, &temporary) && temporary.Temporary()
-		checks.fail(selfdescription.Rejected, fmt.Errorf("key %s: %w", c.KeyID, err))
+		checks.FailFor(fmt.Errorf("key %s: %w", c.KeyID, err))
 		return false
 	}
-	checks.pass("%s", c.KeyID)
+	checks.Pass("%s", c.KeyID)
 	if c.Signed, err = d.sum(); err != nil {
-		checks.fail(selfdescription.Rejected, err)
+		checks.reject(err)
 		return false
 	}
 	payloads, err := d.payloads(c.Signed)
 	if err != nil {
-		checks.fail(selfdescription.Rejected, err)
+		checks.reject(err)
 		return false
 	}
 	for _, p := range payloads {
@@ -163,7 +161,7 @@ func (i *Importer) authentic(ctx context.Context, d *document, c *selfdescriptio
 			return true
 		}
 	}
-	checks.fail(selfdescription.Rejected, fmt.Errorf("not what %s signed, in any form", c.KeyID))
+	checks.reject(fmt.Errorf("not what %s signed, in any form", c.KeyID))
 	return false
 }
 
@@ -176,13 +174,13 @@ func (i *Importer) timely(d *document, checks *checks) bool {
 	const skew = selfdescription.DefaultSkew
 	switch at := now(); {
 	case at.Add(skew).Before(d.from):
-		checks.fail(selfdescription.Rejected, fmt.Errorf("/issuanceDate: not before %s", d.from.UTC().Format(time.RFC3339)))
+		checks.reject(fmt.Errorf("/issuanceDate: not before %s", d.from.UTC().Format(time.RFC3339)))
 	case at.Add(skew).Before(d.proof.created):
-		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/created: %s is not yet", d.proof.created.UTC().Format(time.RFC3339)))
+		checks.reject(fmt.Errorf("/proof/created: %s is not yet", d.proof.created.UTC().Format(time.RFC3339)))
 	case !d.until.IsZero() && !at.Before(d.until.Add(skew)):
-		checks.fail(selfdescription.Expired, fmt.Errorf("/expirationDate: ended at %s", d.until.UTC().Format(time.RFC3339)))
+		checks.Fail(selfdescription.Expired, fmt.Errorf("/expirationDate: ended at %s", d.until.UTC().Format(time.RFC3339)))
 	default:
-		checks.pass("valid from %s", d.from.UTC().Format(time.RFC3339))
+		checks.Pass("valid from %s", d.from.UTC().Format(time.RFC3339))
 		return true
 	}
 	return false
@@ -195,12 +193,12 @@ func checkShape(c *selfdescription.Credential, checks *checks) error {
 		return errors.New("/credentialSubject/type: want one type")
 	}
 	if strings.Contains(c.Type, ":") {
-		checks.skip("%s is not of Gaia-X %s", c.Type, shape.Release)
+		checks.Skip("%s is not of Gaia-X %s", c.Type, shape.Release)
 		return nil
 	}
 	if err := shape.Error(shape.Check(c.Claims)); err != nil {
 		return err
 	}
-	checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
+	checks.Pass("%s of Gaia-X %s", c.Type, shape.Release)
 	return nil
 }
