@@ -95,7 +95,7 @@ func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 
 // TestTakenOverConnectionsCount: until they are closed, also after the handler that took one over has returned.
 func TestTakenOverConnectionsCount(t *testing.T) {
-	connections, over := NewConnections(2), make(chan struct{})
+	connections, over, ended := NewConnections(2), make(chan struct{}), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -106,6 +106,7 @@ func TestTakenOverConnectionsCount(t *testing.T) {
 		go func() {
 			<-over
 			conn.Close()
+			close(ended)
 		}()
 	}))
 	server.Listener = connections.Limit(server.Config, server.Listener.(*net.TCPListener))
@@ -127,15 +128,12 @@ func TestTakenOverConnectionsCount(t *testing.T) {
 		t.Errorf("of two from one address, which may have one, they get %q and %q", first, second)
 	}
 	close(over)
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		connections.mu.Lock()
-		open := connections.open
-		connections.mu.Unlock()
-		if open == 0 {
-			return
-		}
+	<-ended
+	connections.mu.Lock()
+	defer connections.mu.Unlock()
+	if connections.open != 0 {
+		t.Error("a connection counts after its end")
 	}
-	t.Error("a connection counts after its end")
 }
 
 // TestWhoLeaves: at the limit, the longest idle connection of the address with the most is

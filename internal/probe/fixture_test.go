@@ -234,16 +234,42 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// untilEnd reads until a connection ends, and returns the reason.
+func untilEnd(t *testing.T, conn *websocket.Conn) error {
+	for {
+		if _, _, err := conn.Read(t.Context()); err != nil {
+			return err
+		}
+	}
+}
+
 // lines is a log that may be read while it is written.
 type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
+	mu    sync.Mutex
+	wrote *sync.Cond
+	text  strings.Builder
+}
+
+func newLines() *lines {
+	l := &lines{}
+	l.wrote = sync.NewCond(&l.mu)
+	return l
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.wrote.Broadcast()
 	return l.text.Write(p)
+}
+
+// await returns once the log has a text.
+func (l *lines) await(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !strings.Contains(l.text.String(), text) {
+		l.wrote.Wait()
+	}
 }
 
 func (l *lines) String() string {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,10 +138,10 @@ func TestTheNewerConnectionCounts(t *testing.T) {
 	w := newWorld(t)
 	w.leads()
 	older := w.dial()
-	w.until("it is measured", func() bool { _, _, err := older.Read(t.Context()); return err == nil })
+	_, _, err := older.Read(t.Context())
+	must(t, err)
 	w.probe("")
-	var err error
-	w.until("the older one ends", func() bool { _, _, err = older.Read(t.Context()); return err != nil })
+	err = untilEnd(t, older)
 	if said := (websocket.CloseError{}); !errors.As(err, &said) || said.Code != websocket.StatusPolicyViolation || said.Reason != "another connection of this probe came" {
 		t.Errorf("the older connection ends with %v", err)
 	}
@@ -203,7 +204,7 @@ func TestAnswersThatDoNotCount(t *testing.T) {
 			if row.twice {
 				must(t, conn.Write(t.Context(), websocket.MessageBinary, row.answer(question)))
 			}
-			w.until("it ends", func() bool { _, _, err = conn.Read(t.Context()); return err != nil })
+			err = untilEnd(t, conn)
 			if said := (websocket.CloseError{}); !errors.As(err, &said) || said.Code != row.code || !strings.Contains(said.Reason, row.reason) {
 				t.Errorf("it ends with %v", err)
 			}
@@ -305,36 +306,31 @@ func TestAProbeThatDoesNotCome(t *testing.T) {
 
 // TestAProbeTriesAgain: as soon as the broker says, or later and later; with the reason in its words.
 func TestAProbeTriesAgain(t *testing.T) {
-	calls := make(chan struct{}, 100)
+	var calls atomic.Int32
+	again := make(chan struct{})
 	broker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls <- struct{}{}
-		if len(calls) == 1 {
+		switch calls.Add(1) {
+		case 1:
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
+		case 2:
+			defer close(again)
 		}
 		w.WriteHeader(http.StatusUnauthorized)
 		_, _ = w.Write([]byte(`{"description": "want the token"}`))
 	}))
 	t.Cleanup(broker.Close)
-	var log lines
+	log := newLines()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		(&Client{Broker: broker.URL + "/", Instance: nameOf("fra"), Token: func() (string, error) { return "x", nil }, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Run(ctx)
+		(&Client{Broker: broker.URL + "/", Instance: nameOf("fra"), Token: func() (string, error) { return "x", nil }, Logger: slog.New(slog.NewTextHandler(log, nil))}).Run(ctx)
 	}()
-	for deadline := time.Now().Add(20 * time.Second); len(calls) < 2; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not try again")
-		}
-	}
+	<-again
 	broker.Close()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), "connection refused"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it says %s", log.String())
-		}
-	}
+	log.await("connection refused")
 	cancel()
 	<-ended
 	for _, want := range []string{`reason="the broker answers 503 Service Unavailable" wait=1s`, `reason="the broker answers 401 Unauthorized: want the token"`} {
