@@ -73,8 +73,8 @@ func (w *clusterWatch) readOrdered(ctx context.Context, hub client.Reader, broke
 
 // schemasOf returns the schemas of the ordered plans of a broker's catalog, within the limits of the status. Of a schema
 // that is left out, it returns which parameters are writeOnly: the catalog hides them. A plan without schemas is there, too:
-// of one that is not, the catalog hides all parameters, as it has to if there is no room for which are writeOnly. It returns
-// those before if they say the same: the hub writes JSON in its own way.
+// of one that is not, the catalog hides all parameters. So a plan is left out if there is no room to say which of its
+// parameters are writeOnly. It returns those before if they say the same: the hub writes JSON in its own way.
 func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alpha1.OfferedSchemas) (all []v1alpha1.OfferedSchemas) {
 	type found struct {
 		plan         string
