@@ -267,7 +267,7 @@ type PolicyMatch struct {
 	Organizations []string `json:"organizations,omitempty"`
 	// Spaces are OSB space_guid.
 	Spaces []string `json:"spaces,omitempty"`
-	// Plans by id.
+	// Plans by id (OSB plan_id), not by name. An id that no plan of the catalog has is reported in the condition Ready.
 	Plans []string `json:"plans,omitempty"`
 }
 
@@ -296,11 +296,12 @@ type PolicyRule struct {
 	Name string `json:"name"`
 	// Claim that must hold.
 	Claim *ClaimRule `json:"claim,omitempty"`
-	// Expression is a CEL expression of type bool. If its evaluation fails, the cluster is refused. It
-	// is over request (id, plan, clusters, resources by name, images of a workload), consumer
-	// (platform, organization, space, claims), cluster (name, provider, region, tier, labels), and claims, a
-	// list of name, value, assurance, issuer, as the consumer's. Beside the cluster, request.id and request as a whole can
-	// be read only in comparisons of the two: ==, !=, <, <=, >, >=, in, startsWith, endsWith, contains.
+	// Expression is a CEL expression of type bool. One that reads a field that there is not does not
+	// compile; if its evaluation fails, the cluster is refused. It is over request (id, plan, clusters,
+	// resources by name, images of a workload), consumer (platform, organization, space, claims), cluster
+	// (name, provider, region, tier, labels), and claims, a list of name, value, assurance, issuer, as the
+	// consumer's. Beside the cluster, request.id and request as a whole can be read only in comparisons of
+	// the two: ==, !=, <, <=, >, >=, in, startsWith, endsWith, contains.
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
 	// AppliesTo selects who must satisfy the rule: the whole path (the chosen clusters, and the hub if

@@ -134,7 +134,7 @@ platform.PLATFORM.NAME. Rules that do not compile are refused then.` + marketHel
 				if err != nil {
 					return fmt.Errorf("policy %s: %w", document.GetName(), err)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "policy %s: in force, %s and %s\n", policy.Name, count(len(policy.Spec.Require), "requirement"), count(len(policy.Spec.Prefer), "preference"))
+				fmt.Fprintf(cmd.OutOrStdout(), "policy %s: in force, %s%s\n", policy.Name, contents(&policy.Spec), remark(policy))
 			}
 			return nil
 		},
@@ -175,14 +175,14 @@ its own and the operator's.` + marketHelp,
 				return err
 			}
 			t := table{
-				header: []string{"NAME", "READY", "PROVIDER", "PLATFORMS", "ORGANIZATIONS", "SPACES", "PLANS", "REQUIRES", "PREFERS", "FORECAST"},
+				header: []string{"NAME", "READY", "PROVIDER", "PLATFORMS", "ORGANIZATIONS", "SPACES", "PLANS", "REQUIRES", "PREFERS", "FURTHER", "FORECAST"},
 				wide:   []string{"FORECAST"},
 			}
 			for i := range policies {
 				policy := &policies[i]
 				ready := "unknown"
 				if view := viewCondition(policy.Status.Conditions, v1alpha1.ConditionReady); view != nil {
-					ready = "yes"
+					ready = "yes" + remark(policy)
 					if !view.isTrue {
 						ready = "no: " + view.message
 					}
@@ -207,7 +207,7 @@ its own and the operator's.` + marketHelp,
 				m := policy.Spec.Concerned()
 				t.rows = append(t.rows, []string{
 					policy.Name, ready, orDash(policy.Spec.Provider), all(m.Platforms), all(m.Organizations), all(m.Spaces), all(m.Plans),
-					orDash(strings.Join(requires, ", ")), orDash(strings.Join(prefers, ", ")), orDash(forecast),
+					orDash(strings.Join(requires, ", ")), orDash(strings.Join(prefers, ", ")), orDash(strings.Join(further(&policy.Spec), ", ")), orDash(forecast),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), policies, t)
@@ -215,6 +215,52 @@ its own and the operator's.` + marketHelp,
 	}
 	output.bind(cmd)
 	return cmd
+}
+
+// contents lists what a policy has, for instance "2 requirements and quota".
+func contents(spec *v1alpha1.PlacementPolicySpec) string {
+	var parts []string
+	if n := len(spec.Require); n > 0 {
+		parts = append(parts, count(n, "requirement"))
+	}
+	if n := len(spec.Prefer); n > 0 {
+		parts = append(parts, count(n, "preference"))
+	}
+	parts = append(parts, further(spec)...)
+	switch last := len(parts) - 1; last {
+	case -1:
+		return "without any rule"
+	case 0:
+		return parts[0]
+	default:
+		return strings.Join(parts[:last], ", ") + " and " + parts[last]
+	}
+}
+
+// further lists the fields that a policy has beside require and prefer.
+func further(spec *v1alpha1.PlacementPolicySpec) (fields []string) {
+	for _, field := range []struct {
+		name string
+		has  bool
+	}{
+		{"workloads", spec.Workloads != nil}, {"score", spec.Score != v1alpha1.ScoreWeights{}}, {"quota", spec.Quota != nil},
+		{"rebalance", spec.Rebalance != nil}, {"makeRoom", spec.MakeRoom != nil}, {"elastic", spec.Elastic != nil},
+		{"measure", spec.Measure != nil}, {"priorityClasses", len(spec.PriorityClasses) > 0},
+	} {
+		if field.has {
+			fields = append(fields, field.name)
+		}
+	}
+	return fields
+}
+
+// remark returns what the status of a policy in force adds to that, for instance that it names a plan that there is not.
+func remark(policy *v1alpha1.PlacementPolicy) string {
+	view := viewCondition(policy.Status.Conditions, v1alpha1.ConditionReady)
+	if view == nil || !view.isTrue {
+		return ""
+	}
+	return printable(strings.TrimPrefix(view.message, v1alpha1.PolicyInForceMessage))
 }
 
 func newPolicyShowCommand(f *policyFlags) *cobra.Command {

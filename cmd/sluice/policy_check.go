@@ -130,6 +130,9 @@ func (f *policyCheckFlags) show(cmd *cobra.Command, found *market.PolicyCheck) e
 	if found.UnservedMore > 0 {
 		fmt.Fprintf(out, "and %d more\n", found.UnservedMore)
 	}
+	if found.Warning != "" {
+		fmt.Fprintf(out, "warning: %s\n", printable(found.Warning))
+	}
 	for _, one := range found.Nowhere {
 		fmt.Fprintf(out, "no cluster is left for %s/%s\n", one.Service, one.Plan)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,8 @@ func (p *marketPolicy) resource() *v1alpha1.PlacementPolicy {
 	r.Spec.Provider, r.Spec.Platform = p.Provider, p.Platform
 	switch p.Status.State {
 	case "in_force":
-		v1alpha1.SetCondition(&r.Status.Conditions, 1, v1alpha1.ConditionReady, metav1.ConditionTrue, "InForce", p.Status.Message)
+		message := cmp.Or(p.Status.Message, v1alpha1.PolicyInForceMessage)
+		v1alpha1.SetCondition(&r.Status.Conditions, 1, v1alpha1.ConditionReady, metav1.ConditionTrue, "InForce", message)
 	case "refusing":
 		v1alpha1.SetCondition(&r.Status.Conditions, 1, v1alpha1.ConditionReady, metav1.ConditionFalse, "DoesNotCompile", p.Status.Message)
 	}

@@ -1,6 +1,7 @@
 package market
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -84,6 +85,8 @@ type PolicyCheck struct {
 	UnservedMore int        `json:"unserved_more"`
 	// Nowhere are the plans that no cluster serves any more, of a platform's check.
 	Nowhere []CheckedPlan `json:"nowhere,omitempty"`
+	// Warning about plans that the policy names and that there are not (PlacementPolicySpec.UnknownPlans).
+	Warning string `json:"warning,omitempty"`
 }
 
 // CheckedPlan is a plan.
@@ -165,7 +168,10 @@ func policyBodyOf(p *v1alpha1.PlacementPolicy, caller access.Caller) (*policyBod
 	switch {
 	case ready == nil || ready.ObservedGeneration != p.Generation:
 	case ready.Status == metav1.ConditionTrue:
-		body.Status.State = "in_force"
+		body.Status = policyStatus{State: "in_force"}
+		if ready.Message != v1alpha1.PolicyInForceMessage {
+			body.Status.Message = ready.Message
+		}
 	default:
 		body.Status = policyStatus{"refusing", ready.Message}
 	}
@@ -248,15 +254,16 @@ func (s *server) getPolicy(c *call) error {
 	case p == nil:
 		return noPolicy(id)
 	}
-	return c.answerPolicy(http.StatusOK, p)
+	return c.answerPolicy(http.StatusOK, p, "")
 }
 
-// answerPolicy writes a policy.
-func (c *call) answerPolicy(status int, p *v1alpha1.PlacementPolicy) error {
+// answerPolicy writes a policy, with a warning if it is not read yet.
+func (c *call) answerPolicy(status int, p *v1alpha1.PlacementPolicy, warning string) error {
 	body, err := policyBodyOf(p, c.caller)
 	if err != nil {
 		return err
 	}
+	body.Status.Message = cmp.Or(body.Status.Message, warning)
 	c.ResponseWriter.Header().Set("ETag", body.ETag)
 	writeJSON(c.ResponseWriter, status, body)
 	return nil

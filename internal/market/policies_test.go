@@ -130,6 +130,9 @@ func testPolicy(w *world, caller, prefix string) {
 	}
 	call("DELETE", prefix+"pods", "", got.ETag, http.StatusNoContent)
 	call("PUT", id, residents, "", http.StatusCreated)
+	if want := `match.plans: no plan has the id "db-small"`; got.Status.Message != want || found.Warning != want {
+		t.Errorf("of a plan that there is not, a check says %q, and a PUT %q", found.Warning, got.Status.Message)
+	}
 	first := got.ETag
 	if got.ID != id || !about(got.Provider, got.Platform) || string(got.By) != role || got.Status.State != "pending" || !sameJSON(string(got.Spec), residents) {
 		t.Errorf("got %+v, %s", got, got.Spec)

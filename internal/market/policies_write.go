@@ -55,7 +55,23 @@ func (s *server) putPolicy(c *call) error {
 	if status == http.StatusCreated {
 		s.Logger.InfoContext(c.Context(), "a policy was made", "caller", c.caller.String(), "policy", p.Name)
 	}
-	return c.answerPolicy(status, p)
+	warning, err := s.unknownPlans(c, p)
+	if err != nil {
+		return err
+	}
+	return c.answerPolicy(status, p, warning)
+}
+
+// unknownPlans returns a warning about plans that a policy names and that there are not; empty if there are all.
+func (s *server) unknownPlans(c *call, p *v1alpha1.PlacementPolicy) (string, error) {
+	if len(p.Spec.Match.Plans) == 0 {
+		return "", nil
+	}
+	var offerings v1alpha1.ServiceOfferingList
+	if err := s.Live.List(c.Context(), &offerings, client.InNamespace(s.Namespace)); err != nil {
+		return "", fmt.Errorf("list service offerings: %w", err)
+	}
+	return p.Spec.UnknownPlans(offerings.Items), nil
 }
 
 // judge returns the policy that is to be stored under an id, in place of the one there, if there is one. The error is
@@ -182,6 +198,9 @@ func (s *server) checkPolicy(c *call) error {
 	}
 	found, err := s.Policies.Check(c.Context(), p, asked.Consumer, s.checkedPlans(c.caller))
 	if err != nil {
+		return err
+	}
+	if found.Warning, err = s.unknownPlans(c, p); err != nil {
 		return err
 	}
 	writeJSON(c.ResponseWriter, http.StatusOK, found)

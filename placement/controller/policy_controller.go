@@ -44,6 +44,7 @@ func (r *policyReconciler) setup(mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("placementpolicy").
 		Watches(&v1alpha1.PlacementPolicy{}, whole, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ServiceOffering{}, whole, builder.WithPredicates(predicate.GenerationChangedPredicate{})). // UnknownPlans
 		Watches(&v1alpha1.Consumer{}, whole, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, provenAnew))).
 		Complete(requeue.OnConflict(r))
 }
@@ -66,6 +67,10 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 	if err := r.hub.List(ctx, &consumers, client.InNamespace(r.namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list consumers: %w", err)
 	}
+	var offerings v1alpha1.ServiceOfferingList
+	if err := r.hub.List(ctx, &offerings, client.InNamespace(r.namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list service offerings: %w", err)
+	}
 	// A claim that ends is taken from the consumer's status, which brings the next pass.
 	r.inventory.SetProofs(placement.ProofsOf(consumers.Items, r.clock.Now()))
 	var result ctrl.Result
@@ -75,7 +80,7 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 	for i := range list.Items {
 		policy := &list.Items[i]
 		_, problem := placement.CompilePolicy(policy)
-		state, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, "in force"
+		state, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, v1alpha1.PolicyInForceMessage
 		if problem != nil {
 			state, reason, message = metav1.ConditionFalse, "Invalid", problem.Error()+"; requests that it matches are refused"
 		} else if spec := policy.Spec.Rebalance; spec != nil {
@@ -84,6 +89,9 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 			}
 		} else if class, first := all.DeclaredBefore(policy); class != "" {
 			message = fmt.Sprintf("in force, except priority class %s, which policy %s declares", class, first)
+		}
+		if unknown := policy.Spec.UnknownPlans(offerings.Items); unknown != "" && state == metav1.ConditionTrue {
+			message += "; " + unknown
 		}
 		before := policy.Status.ObservedGeneration
 		policy.Status.ObservedGeneration = policy.Generation

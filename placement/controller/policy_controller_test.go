@@ -59,6 +59,29 @@ func TestAPolicyWhoseStatusIsNotWrittenIsWrittenLaterAndKeepsNoOtherFromIt(t *te
 	}
 }
 
+// TestAPolicySaysThatItConcernsNoPlan: a policy by the name of a plan instead of its id says so, until there is a plan of that id.
+func TestAPolicySaysThatItConcernsNoPlan(t *testing.T) {
+	w := newWorld(t)
+	offering := &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "queue"}, Spec: v1alpha1.ServiceOfferingSpec{
+		ID: "q", Name: "queue", Description: "Queues.", Plans: []v1alpha1.Plan{{ID: "q-1", Name: "tiny", Description: "One queue.", Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{}}},
+	}}
+	w.must(w.hub.Create(t.Context(), offering))
+	w.policy("a", v1alpha1.PlacementPolicySpec{Match: v1alpha1.PolicyMatch{Plans: []string{"tiny"}}})
+	r := &policyReconciler{hub: w.hub, namespace: w.namespace, inventory: w.inventory, recovery: w.reconciler.recovery, clock: clock.RealClock{}}
+	for _, want := range []string{`in force; match.plans: no plan has the id "tiny", the plan tiny of queue has the id q-1`, "in force"} {
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		policy := &v1alpha1.PlacementPolicy{}
+		w.must(w.hub.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "a"}, policy))
+		if got := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionReady); got.Status != metav1.ConditionTrue || got.Message != want {
+			t.Errorf("Ready is %s: %q, want %q", got.Status, got.Message, want)
+		}
+		offering.Spec.Plans[0].ID = "tiny"
+		w.must(w.hub.Update(t.Context(), offering))
+	}
+}
+
 // A policy fills the inventory, although the hub has no clusters and no instances: elastic clusters wait for that.
 func TestAPolicyFillsTheInventory(t *testing.T) {
 	w := newWorld(t)
