@@ -180,6 +180,9 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 	if slices.Contains(r.Adjustable, v1alpha1.AdjustMaxLatency) && r.MaxLatency == nil {
 		return errors.New("adjustable: maxLatencyMilliseconds needs maxLatency, which bounds it")
 	}
+	if err := r.MaxPrice.Check(); err != nil {
+		return fmt.Errorf("maxPrice.%w", err)
+	}
 	if slices.Contains(r.Adjustable, v1alpha1.AdjustMaxPrice) && r.MaxPrice == nil {
 		return errors.New("adjustable: maxPricePerHour needs maxPrice, which bounds it")
 	}
@@ -215,7 +218,7 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 			}
 		}
 	}
-	if err := checkAmounts(r.Limits); err != nil {
+	if err := v1alpha1.CheckAmounts(r.Limits); err != nil {
 		return fmt.Errorf("limits: %w", err)
 	}
 	if err := checkDevices(r, runs); err != nil {
@@ -250,7 +253,7 @@ func checkLargestPod(r *v1alpha1.ResourcesPlan, runs bool) error {
 	case len(r.Components) > 0:
 		return errors.New("cannot be combined with components")
 	}
-	if err := checkAmounts(r.LargestPod); err != nil {
+	if err := v1alpha1.CheckAmounts(r.LargestPod); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.LargestPod)) {
@@ -308,7 +311,7 @@ func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 		if err := checkSelector(c.Selector, field.NewPath("components").Key(c.Name).Child("selector")); err != nil {
 			return err
 		}
-		if err := checkAmounts(c.Limits); err != nil {
+		if err := v1alpha1.CheckAmounts(c.Limits); err != nil {
 			return fmt.Errorf("components: %s: %w", c.Name, err)
 		}
 	}

@@ -97,7 +97,13 @@ func TestJudge(t *testing.T) {
 			r.Clusters, r.MaxClusters, r.Spread = 1, 64, &v1alpha1.Spread{By: []string{"zone"}, MinGroups: 3, MaxPerGroup: 2}
 		}))}, []string{"Ready"}, ""},
 		"less than nothing": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["cpu"] = resource.MustParse("-1") }))}, []string{"Invalid"}, "cpu is negative"},
-		"a cost":            {[]v1alpha1.ServiceOffering{offering("a", first(costs("eur", "29.50")))}, []string{"Ready"}, ""},
+		"a misspelt resource": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["mem"] = resource.MustParse("256Mi") }))}, []string{"Invalid"},
+			`limits: "mem" is no resource: want cpu, memory,`},
+		"a price of less than nothing": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			below := resource.MustParse("-1")
+			r.MaxPrice = &v1alpha1.Price{Currency: "EUR", PerMonth: &below}
+		}))}, []string{"Invalid"}, "maxPrice.perMonth: -1: want an amount of money"},
+		"a cost": {[]v1alpha1.ServiceOffering{offering("a", first(costs("eur", "29.50")))}, []string{"Ready"}, ""},
 		"a cost below nothing": {[]v1alpha1.ServiceOffering{offering("a", first(costs("eur", "-0.5")))}, []string{"Invalid"},
 			"costs: eur: -500m: want an amount of money from 0 to 9223372036"},
 		"a cost that cannot be counted": {[]v1alpha1.ServiceOffering{offering("a", first(costs("eur", "10G")))}, []string{"Invalid"},

@@ -8,30 +8,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
-
-// checkAmounts checks amounts of resources: none is negative, and devices have whole numbers and a class.
-func checkAmounts(amounts corev1.ResourceList) error {
-	for _, name := range slices.Sorted(maps.Keys(amounts)) {
-		amount := amounts[name]
-		if amount.Sign() < 0 {
-			return fmt.Errorf("%s is negative", name)
-		}
-		if !v1alpha1.IsDevices(name) {
-			continue
-		}
-		if errs := validation.IsQualifiedName(string(name)); len(errs) > 0 {
-			return fmt.Errorf("%s: %s", name, errs[0])
-		}
-		if whole := amount.DeepCopy(); !whole.RoundUp(0) {
-			return fmt.Errorf("%s: %s is no whole number of devices", name, amount.String())
-		}
-	}
-	return nil
-}
 
 // currency matches the codes of ISO 4217, in lower and in upper case.
 var currency = regexp.MustCompile(`^[a-zA-Z]{3}$`)

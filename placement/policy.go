@@ -62,6 +62,10 @@ func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 	}
 	by := "policy " + from.Name
 	var problems []error
+	if err := checkAmounts(&from.Spec); err != nil {
+		problems = append(problems, err)
+		p.Rules = append(p.Rules, Rule{By: by, Name: "amounts", Provider: from.Spec.Provider, appliesTo: v1alpha1.RulePath, entry: true, broken: "does not compile: " + err.Error()})
+	}
 	for _, rule := range from.Spec.Require {
 		compiled, err := CompileRule(by, from.Spec.Provider, rule)
 		problems = append(problems, err)
@@ -80,6 +84,22 @@ func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 		p.Preferences = append(p.Preferences, Preference{compiled, preference.Weight})
 	}
 	return p, errors.Join(problems...)
+}
+
+// checkAmounts checks the amounts of resources and money in a policy.
+func checkAmounts(spec *v1alpha1.PlacementPolicySpec) error {
+	if err := spec.Quota.Check(); err != nil {
+		return fmt.Errorf("quota.%w", err)
+	}
+	if e := spec.Elastic; e != nil {
+		if err := e.Budget.Check(); err != nil {
+			return fmt.Errorf("elastic.budget.%w", err)
+		}
+		if err := e.Member.Prices.Check(); err != nil {
+			return fmt.Errorf("elastic.member.prices.%w", err)
+		}
+	}
+	return nil
 }
 
 // Concerns reports whether the policy applies to a consumer's requests.

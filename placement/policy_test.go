@@ -2,8 +2,11 @@ package placement
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -24,6 +27,25 @@ func TestDeclaredBefore(t *testing.T) {
 	for i, want := range [][2]string{{"gold", "a"}, {"", ""}, {"silver", "a"}} {
 		if class, first := policies.DeclaredBefore(&all[i]); class != want[0] || first != want[1] {
 			t.Errorf("policy %s: class %q is declared by policy %q, want %q", all[i].Name, class, first, want)
+		}
+	}
+}
+
+// A policy whose amounts are none refuses what it concerns, as one whose rules do not compile.
+func TestAmountsOfPolicies(t *testing.T) {
+	below := resource.MustParse("-1")
+	for says, spec := range map[string]v1alpha1.PlacementPolicySpec{
+		`quota.limits: "mem" is no resource`:         {Quota: &v1alpha1.Quota{Per: v1alpha1.ScopeSpace, Limits: corev1.ResourceList{"mem": resource.MustParse("1Mi")}}},
+		"quota.budget.perMonth: -1: want":            {Quota: &v1alpha1.Quota{Per: v1alpha1.ScopeSpace, Budget: &v1alpha1.Price{Currency: "EUR", PerMonth: &below}}},
+		"elastic.budget.perHour: -1: want":           {Elastic: &v1alpha1.Elastic{Budget: &v1alpha1.Price{Currency: "EUR", PerHour: &below}}},
+		`elastic.member.prices.perHour: "CPU" is no`: {Elastic: &v1alpha1.Elastic{Member: v1alpha1.MemberTemplate{Prices: &v1alpha1.PriceList{PerHour: corev1.ResourceList{"CPU": below}}}}},
+	} {
+		policy, err := CompilePolicy(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+		if len(policy.Rules) != 1 || !strings.Contains(policy.Rules[0].broken, says) || !policy.Rules[0].entry {
+			t.Errorf("%s: the rules are %+v", says, policy.Rules)
 		}
 	}
 }

@@ -24,12 +24,33 @@ func CheckMoney(amount resource.Quantity, most int64) error {
 	return nil
 }
 
-// Check returns an error if one of the prices is no amount of money. A list that is nil has none.
+// Check returns an error if a price is no amount of money. A price that is nil is none.
+func (p *Price) Check() error {
+	if p == nil {
+		return nil
+	}
+	if p.PerHour != nil {
+		if err := CheckMoney(*p.PerHour, MaxPricePerHour); err != nil {
+			return fmt.Errorf("perHour: %w", err)
+		}
+	}
+	if p.PerMonth != nil {
+		if err := CheckMoney(*p.PerMonth, MaxMoney); err != nil {
+			return fmt.Errorf("perMonth: %w", err)
+		}
+	}
+	return nil
+}
+
+// Check returns an error if one of the prices is of no resource, or no amount of money. A list that is nil has none.
 func (p *PriceList) Check() error {
 	if p == nil {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.PerHour)) {
+		if err := CheckResource(name); err != nil {
+			return fmt.Errorf("perHour: %w", err)
+		}
 		if err := CheckMoney(p.PerHour[name], MaxPricePerHour); err != nil {
 			return fmt.Errorf("perHour: %s: %w", name, err)
 		}

@@ -246,6 +246,9 @@ func amounts(flag string, texts map[string]string, least, want string) (map[core
 		if err != nil || amount.Cmp(resource.MustParse(least)) < 0 {
 			return nil, fmt.Errorf("%s %s=%s: want %s", flag, name, texts[name], want)
 		}
+		if err := v1alpha1.CheckResource(corev1.ResourceName(name)); err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
 		parsed[corev1.ResourceName(name)] = amount
 	}
 	return parsed, nil

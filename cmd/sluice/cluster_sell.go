@@ -35,6 +35,9 @@ func (f *clusterAddFlags) describeSale(spec *v1alpha1.MemberClusterSpec, given g
 			now.Hide = append(now.Hide, corev1.ResourceName(name))
 		}
 	}
+	if err := now.Check(); err != nil {
+		return fmt.Errorf("--sell and --hide: %w", err)
+	}
 	if spec.Sell = now; now.Share == 0 && now.AtMost == nil && now.Hide == nil {
 		spec.Sell = nil
 	}

@@ -281,6 +281,9 @@ func (change *clusterChange) apply(spec *v1alpha1.MemberClusterSpec, now time.Ti
 		if err != nil {
 			return err
 		}
+		if err := checkSale(sell); err != nil {
+			return err
+		}
 		spec.Sell = sell
 	}
 	return nil
@@ -290,6 +293,14 @@ func (change *clusterChange) apply(spec *v1alpha1.MemberClusterSpec, now time.Ti
 func checkPrices(prices *v1alpha1.PriceList) error {
 	if err := prices.Check(); err != nil {
 		return invalid("prices." + err.Error() + ".")
+	}
+	return nil
+}
+
+// checkSale checks what is sold of a cluster. The error is an *Error.
+func checkSale(sell *v1alpha1.Sale) error {
+	if err := sell.Check(); err != nil {
+		return invalid("sell." + err.Error() + ".")
 	}
 	return nil
 }

@@ -89,6 +89,8 @@ func TestTheOperatorDrains(t *testing.T) {
 		"the operator's cordon":      {"provider:acme", `{"cordoned_by_operator": false}`, http.StatusForbidden, "operator"},
 		"a drain by the provider":    {"provider:acme", `{"draining": true}`, http.StatusForbidden, "operator"},
 		"a drain by nobody's right":  {"platform:cf", `{"draining": true}`, http.StatusForbidden, "may not call"},
+		"a price of no resource":     {"provider:acme", `{"prices": {"currency": "EUR", "perHour": {"cpuu": "0.01"}}}`, http.StatusUnprocessableEntity, `prices.perHour: "cpuu" is no resource`},
+		"a sale of no resource":      {"provider:acme", `{"sell": {"atMost": {"mem": "1Gi"}}}`, http.StatusUnprocessableEntity, `sell.atMost: "mem" is no resource`},
 		"another provider's cluster": {"provider:rival", `{"cordoned": true}`, http.StatusForbidden, "is not rival's"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package market
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -138,7 +139,7 @@ func (s *server) mayInvite(ctx context.Context, p *v1alpha1.Provider, i *v1alpha
 	if p.Spec.Joins.Proven && i.Terms.Offering == "" {
 		return &Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: "offering: want the id of the offering that the cluster is, of which the operator of this broker requires a proof."}
 	}
-	if err := checkPrices(i.Terms.Prices); err != nil {
+	if err := cmp.Or(checkPrices(i.Terms.Prices), checkSale(i.Terms.Sell)); err != nil {
 		return err
 	}
 	var clusters v1alpha1.MemberClusterList
