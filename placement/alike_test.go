@@ -42,7 +42,7 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"has(cluster.labels.gpu)", "'gpu' in cluster.labels", "cluster.labels.gpu == 'a'", "cluster.labels['gpu'] != request.plan",
 		"cluster.labels.exists(k, cluster.labels[k] == 'a')", "cluster.labels.map(k, k)[0] == 'gpu'", "cluster.size() == 5",
 		"claims.exists(c, c.value == 'DE')", "claims.exists(cluster, cluster.name == 'datacenter.country')", "size(claims) == 1",
-		"claims.all(c, c.issuer == request.plan || cluster.region == 'eu')", "cluster.missing == 'x'", "request.missing == 'x' || cluster.region == 'eu'", "request.images.exists(i, i == cluster.region)",
+		"claims.all(c, c.issuer == request.plan || cluster.region == 'eu')", "cluster.labels.missing == 'x'", "request.resources.missing == 'x' || cluster.region == 'eu'", "request.images.exists(i, i == cluster.region)",
 		"claims.exists(c, c.value in request.images)", "consumer.space == 'two' || claims.exists(c, c.value == 'DE')", "cluster.labels[request.plan] == 'a'",
 		"request.plan == 'eu' ? cluster.region == 'us' : size(claims) == 1", "consumer.organization + cluster.region == 'a \\'quoted\\' nameeu'",
 		"request.images.map(i, i + consumer.space).exists(i, cluster.region + 'one' == i)", "!(request.plan in ['eu', 'us']) || !cluster.labels.exists(k, k == request.plan)",
@@ -51,9 +51,9 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"request.id.startsWith(cluster.labels.gpu) || cluster.region == request.plan", "!request.id.startsWith(cluster.labels.gpu)", "request.id == 'si-1' ? cluster.labels.gpu in request.images : request.images.exists(i, i == cluster.region)",
 		"request.plan in cluster.labels || !(consumer.space in cluster.labels)", "size(cluster.name) >= size(request.id) && !(size(request) == 5)", "cluster.labels.gpu > 7 || request.plan < cluster.labels.gpu",
 		"request.images.exists(i, i == cluster.labels.gpu) && !(request.images.exists(i, i == cluster.region) && cluster.labels['gpu'] != request.plan)", "cluster.labels == request",
-		"request.plan.contains(cluster.region) && (request.missing == 1 || cluster.provider != consumer.space)",
+		"request.plan.contains(cluster.region) && (request.resources.missing == 1 || cluster.provider != consumer.space)",
 		"cluster.labels.exists(k, cluster.labels[k] == consumer.space)", "!claims.exists(c, c.value == consumer.space + request.plan) && claims.size() > 0",
-		"request.missing == cluster.region", "request.missing < cluster.region || cluster.name == 'cluster-001'", "!(cluster.region in request.missing)", "request.plan in cluster.region || cluster.region == 'eu'", "cluster.labels < request.plan || cluster.region == request.plan", "cluster.labels.exists(k, k == request.missing) || cluster.region == 'eu'",
+		"request.resources.missing == cluster.region", "request.resources.missing < cluster.region || cluster.name == 'cluster-001'", "!(cluster.region in request.resources.missing)", "request.plan in cluster.region || cluster.region == 'eu'", "cluster.labels < request.plan || cluster.region == request.plan", "cluster.labels.exists(k, k == request.resources.missing) || cluster.region == 'eu'",
 		"cluster.labels.startsWith(request.plan) || cluster.region == request.plan",
 	}
 	var compiled []*expression

@@ -106,6 +106,9 @@ func compileExpression(source string) (*expression, error) {
 	if !ast.OutputType().IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("expression: is of type %s, want bool", ast.OutputType())
 	}
+	if err := checkFields(ast.NativeRep()); err != nil {
+		return nil, err
+	}
 	whole := &parser{environment, ast.NativeRep()}
 	e := &expression{source: source, program: program, reads: whole.readsOf(whole.of.Expr()), ast: ast, known: newKept[*expression]()}
 	if e.split, err = whole.condition(whole.of.Expr(), true); err != nil {

@@ -39,7 +39,7 @@ func TestRefusalsAreThoseOfPlacements(t *testing.T) {
 		"the first rule":        {rules: []v1alpha1.PolicyRule{{Name: "us", Expression: "cluster.region == 'us'"}, {Name: "none", Expression: "false"}}, want: "acme-de by us, acme-fr by us"},
 		"each by another":       {rules: []v1alpha1.PolicyRule{{Name: "de", Expression: "cluster.region == 'eu-de'"}, {Name: "none", Expression: "false"}}, want: "acme-de by none, acme-fr by de"},
 		"a claim":               {rules: []v1alpha1.PolicyRule{{Name: "proven", Claim: &v1alpha1.ClaimRule{Name: "datacenter.country", Values: []string{"FR"}}}}, want: "acme-de by proven"},
-		"what cannot be judged": {rules: []v1alpha1.PolicyRule{{Name: "odd", Expression: "consumer.colour == 'red'"}}, want: "acme-de by odd, acme-fr by odd"},
+		"what cannot be judged": {rules: []v1alpha1.PolicyRule{{Name: "odd", Expression: "request.resources.colour == 'red'"}}, want: "acme-de by odd, acme-fr by odd"},
 		"the consumer": {rules: []v1alpha1.PolicyRule{{Name: "own", Expression: "consumer.space == 's' && consumer.organization != 'o'"}}, want: "acme-de by own, acme-fr by own",
 			looks: []placement.Look{{Field: "organization", By: "own"}, {Field: "space", By: "own"}}},
 		"the consumer as a whole": {match: v1alpha1.PolicyMatch{Spaces: []string{"s"}}, rules: []v1alpha1.PolicyRule{{Name: "any", Expression: "[consumer].exists(c, c.platform == 'p')"}},
