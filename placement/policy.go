@@ -12,7 +12,13 @@ import (
 
 // Consumer is the consumer that a request is made for. Application is the consumer's name for
 // the application of the instance, within its space; empty if there is none.
-type Consumer struct{ Platform, Organization, Space, Application, Plan string }
+type Consumer struct {
+	Platform     string `json:"platform,omitempty"`
+	Organization string `json:"organization,omitempty"`
+	Space        string `json:"space,omitempty"`
+	Application  string `json:"application,omitempty"`
+	Plan         string `json:"plan,omitempty"`
+}
 
 // holder returns the consumer's name in a scope; empty if it has none.
 func (c Consumer) holder(scope v1alpha1.Scope) string {

@@ -23,6 +23,9 @@ func TestSimulateAsDocumented(t *testing.T) {
 	if got := mustSluice(t, append([]string{"simulate"}, strings.Fields(command)...)...); got != want {
 		t.Errorf("sluice simulate %s prints\n%s\ndocumented is\n%s", command, got, want)
 	}
+	if got := mustSluice(t, append([]string{"simulate", "-o", "json"}, strings.Fields(command)...)...); !strings.Contains(got, `"organization": "shop"`) || strings.Contains(got, `"Organization"`) {
+		t.Errorf("as JSON the consumer is in\n%.500s", got)
+	}
 	csv := mustSluice(t, append([]string{"simulate", "-o", "csv"}, strings.Fields(command)...)...)
 	if lines := strings.Split(csv, "\n"); lines[0] != "order,at,plan,outcome,waited,clusters,price,why" || !strings.HasPrefix(lines[1], "web-1,0s,small,Sold,0s,us-1,0.064 EUR/h,") {
 		t.Errorf("as CSV:\n%s", csv)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -72,17 +73,30 @@ func (r *Recording) Fleet() *Fleet {
 
 // ParseFleet reads a fleet that is described by documents of the kinds MemberCluster, ServiceOffering,
 // PlacementPolicy and Consumer, YAML or JSON. A cluster whose status has no conditions counts as one that answers and is admitted;
-// what it has is in status.allocatable. An offering counts as accepted. Unknown fields are errors.
+// what it has is in status.allocatable. An offering counts as accepted. Unknown fields are errors, as are two resources of
+// one kind and name, amounts and prices that are none, and policies that do not compile.
 func ParseFleet(data []byte) (*Fleet, error) {
 	f := &Fleet{charts: recorded(nil)}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	described := map[string]int{}
 	for n := 1; ; n++ {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return f, nil
 		}
+		var of metav1.PartialObjectMetadata
 		if err == nil && len(bytes.TrimSpace(document)) > 0 {
-			err = f.add(document)
+			if err = yaml.Unmarshal(document, &of); err == nil {
+				err = f.add(of.Kind, document)
+			}
+		}
+		if named := of.Kind + " " + of.Name; err == nil && of.Kind != "" {
+			if first := described[named]; first != 0 {
+				err = fmt.Errorf("%s is described in document %d too", named, first)
+			} else if of.Name == "" {
+				err = fmt.Errorf("%s: metadata.name is missing", of.Kind)
+			}
+			described[named] = n
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
@@ -90,13 +104,9 @@ func ParseFleet(data []byte) (*Fleet, error) {
 	}
 }
 
-// add adds what a document describes.
-func (f *Fleet) add(document []byte) error {
-	var of metav1.TypeMeta
-	if err := yaml.Unmarshal(document, &of); err != nil {
-		return err
-	}
-	switch of.Kind {
+// add adds what a document of a kind describes.
+func (f *Fleet) add(kind string, document []byte) error {
+	switch kind {
 	case "MemberCluster":
 		var one v1alpha1.MemberCluster
 		if err := strictly(document, &one); err != nil {
@@ -106,6 +116,9 @@ func (f *Fleet) add(document []byte) error {
 			for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified, v1alpha1.ConditionAdmitted} {
 				v1alpha1.SetCondition(&one.Status.Conditions, 1, condition, metav1.ConditionTrue, "Described", "as described")
 			}
+		}
+		if err := checkCluster(&one); err != nil {
+			return fmt.Errorf("MemberCluster %s: %w", one.Name, err)
 		}
 		f.Clusters = append(f.Clusters, one)
 	case "ServiceOffering":
@@ -119,6 +132,9 @@ func (f *Fleet) add(document []byte) error {
 		if err := strictly(document, &one); err != nil {
 			return err
 		}
+		if _, err := placement.CompilePolicy(&one); err != nil {
+			return fmt.Errorf("PlacementPolicy %s: %w", one.Name, err)
+		}
 		f.Policies = append(f.Policies, one)
 	case "Consumer":
 		var one v1alpha1.Consumer
@@ -127,7 +143,25 @@ func (f *Fleet) add(document []byte) error {
 		}
 		f.Consumers = append(f.Consumers, one)
 	default:
-		return fmt.Errorf("kind %q: want MemberCluster, ServiceOffering, PlacementPolicy or Consumer", of.Kind)
+		return fmt.Errorf("kind %q: want MemberCluster, ServiceOffering, PlacementPolicy or Consumer", kind)
+	}
+	return nil
+}
+
+// checkCluster checks the amounts and prices of a cluster. A real one's may have resources by names that no reservation has.
+func checkCluster(m *v1alpha1.MemberCluster) error {
+	if err := m.Spec.Prices.Check(); err != nil {
+		return fmt.Errorf("spec.prices.%w", err)
+	}
+	if err := m.Spec.Sell.Check(); err != nil {
+		return fmt.Errorf("spec.sell.%w", err)
+	}
+	for of, amounts := range map[string]corev1.ResourceList{"spec.capacity": m.Spec.Capacity, "status.allocatable": m.Status.Allocatable, "status.foreignUse": m.Status.ForeignUse} {
+		for name, amount := range amounts {
+			if amount.Sign() < 0 {
+				return fmt.Errorf("%s: %s is negative", of, name)
+			}
+		}
 	}
 	return nil
 }

@@ -54,18 +54,21 @@ var OrderColumns = []string{"id", "at", "for", "count", "service", "plan", "para
 
 // ParseOrders reads an order book: CSV (RFC 4180), of which the first line names the columns. Of OrderColumns, plan is
 // required. at and for are durations such as 90m or 36h; count is a number of equal orders, whose ids end in
-// -1, -2, …; parameters are JSON. Without id, an order is named by its line. A book has most orders at most. Errors name
+// -1, -2, …; parameters are JSON. There are no comments. Without id, an order is named by its line. A book has most orders at most. Errors name
 // the line.
 func ParseOrders(data []byte, most int) ([]Booked, error) {
-	lines := csv.NewReader(bytes.NewReader(data))
-	lines.TrimLeadingSpace, lines.Comment = true, '#'
+	lines := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\uFEFF")))) // spreadsheets write this mark first
+	lines.TrimLeadingSpace = true
 	header, err := lines.Read()
 	if err != nil {
 		return nil, fmt.Errorf("the line that names the columns: %w", err)
 	}
-	for _, column := range header {
+	for i, column := range header {
 		if !slices.Contains(OrderColumns, column) {
 			return nil, fmt.Errorf("line 1: column %q: want %s", column, strings.Join(OrderColumns, ", "))
+		}
+		if slices.Contains(header[:i], column) {
+			return nil, fmt.Errorf("line 1: column %q is there twice", column)
 		}
 	}
 	var booked []Booked
@@ -147,10 +150,13 @@ func parseOrder(header, cells []string, line int) (order Booked, count int, err 
 	return order, count, nil
 }
 
+// longestPeriod is 100 years: longer ones and their sums could not be counted.
+const longestPeriod = 100 * 365 * 24 * time.Hour
+
 func parsePeriod(text string) (Period, error) {
 	period, err := time.ParseDuration(text)
-	if err != nil || period < 0 {
-		return 0, fmt.Errorf("%q: want a duration such as 90m or 36h", text)
+	if err != nil || period < 0 || period > longestPeriod {
+		return 0, fmt.Errorf("%q: want a duration such as 90m or 36h, of at most %s", text, Period(longestPeriod))
 	}
 	return Period(period), nil
 }

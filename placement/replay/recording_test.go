@@ -198,3 +198,13 @@ func TestARecordedMoveKeepsItsRules(t *testing.T) {
 		t.Errorf("of an earlier version: %v", err)
 	}
 }
+
+// A recording of an earlier version names the fields of the consumer with capital letters.
+func TestAnEarlierRecordingIsRead(t *testing.T) {
+	for _, consumer := range []string{"{Platform: cf, Space: s}", "{platform: cf, space: s}"} {
+		r, err := ReadRecording([]byte("version: 1\norder: {id: a, consumer: " + consumer + "}\n"))
+		if err != nil || r.Order.Consumer != (placement.Consumer{Platform: "cf", Space: "s"}) {
+			t.Errorf("%s: %+v, %v", consumer, r, err)
+		}
+	}
+}

@@ -16,15 +16,14 @@ import (
 )
 
 func TestAnOrderBookIsRead(t *testing.T) {
-	booked, err := ParseOrders([]byte(`# what we expect
-plan, at, for, count, parameters, space
+	booked, err := ParseOrders([]byte("\uFEFF"+`plan, at, for, count, parameters, space
 small, 90m, 36h, 2, "{""clusters"": 2}", s
 large,,,,,
 `), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(booked) != 3 || booked[0].ID != "order-3-1" || booked[1].ID != "order-3-2" || booked[2].ID != "order-4" {
+	if len(booked) != 3 || booked[0].ID != "order-2-1" || booked[1].ID != "order-2-2" || booked[2].ID != "order-3" {
 		t.Fatalf("read %+v", booked)
 	}
 	first := booked[0]
@@ -39,6 +38,10 @@ func TestAnOrderBookWithMistakesIsRefused(t *testing.T) {
 		"plan,cores\n":                    `line 1: column "cores": want id, at, for, count, service, plan, `,
 		"plan,at\nsmall,soon\n":           `line 2: at: "soon": want a duration such as 90m or 36h`,
 		"plan,for\nsmall,-1h\n":           `line 2: for: "-1h": want a duration`,
+		"plan,for\nsmall,9000000h\n":      `line 2: for: "9000000h": want a duration such as 90m or 36h, of at most 876000h`,
+		"plan,at,plan\nsmall,1h,x\n":      `line 1: column "plan" is there twice`,
+		"id,plan\n#1,small\n#1,small\n":   `line 3: id "#1" is that of line 2 too`,
+		"# expected\nplan\n":              `line 1: column "# expected": want id`,
 		"plan,count\nsmall,0\n":           `line 2: count: "0": want a number from 1 to 100000`,
 		"plan,parameters\nsmall,{\n":      "line 2: parameters: {: want JSON",
 		"plan,id\nsmall,a\n,b\n":          "line 3: plan: want the name of a plan",
@@ -55,8 +58,14 @@ func TestAnOrderBookWithMistakesIsRefused(t *testing.T) {
 
 func TestADescriptionWithMistakesIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"kind: MemberCluster\nspec: {regoin: eu}\n":                         `document 1: *v1alpha1.MemberCluster: error unmarshaling JSON: while decoding JSON: json: unknown field "regoin"`,
-		"kind: MemberCluster\nmetadata: {name: a}\n---\nkind: Deployment\n": `document 2: kind "Deployment": want MemberCluster, ServiceOffering, PlacementPolicy or Consumer`,
+		"kind: MemberCluster\nspec: {regoin: eu}\n":                                                                `document 1: *v1alpha1.MemberCluster: error unmarshaling JSON: while decoding JSON: json: unknown field "regoin"`,
+		"kind: MemberCluster\nmetadata: {name: a}\n---\nkind: Deployment\n":                                        `document 2: kind "Deployment": want MemberCluster, ServiceOffering, PlacementPolicy or Consumer`,
+		"kind: MemberCluster\nmetadata: {name: a}\n---\nkind: MemberCluster\nmetadata: {name: a}\n":                "document 2: MemberCluster a is described in document 1 too",
+		"kind: Consumer\nspec: {}\n":                                                                               "document 1: Consumer: metadata.name is missing",
+		"kind: MemberCluster\nmetadata: {name: a}\nspec: {prices: {currency: EUR, perHour: {cpu: -1}}}\n":          "document 1: MemberCluster a: spec.prices.perHour: cpu: -1: want an amount of money",
+		"kind: MemberCluster\nmetadata: {name: a}\nstatus: {allocatable: {cpu: -8}}\n":                             "document 1: MemberCluster a: status.allocatable: cpu is negative",
+		"kind: MemberCluster\nmetadata: {name: a}\nspec: {sell: {atMost: {mem: 1Gi}}}\n":                           `spec.sell.atMost: "mem" is no resource`,
+		"kind: PlacementPolicy\nmetadata: {name: p}\nspec: {require: [{name: r, expression: cluster.foo == 1}]}\n": `document 1: PlacementPolicy p: rule r: expression: column 8: cluster has no field "foo"`,
 	} {
 		if _, err := ParseFleet([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
