@@ -53,7 +53,7 @@ such a file, without a hub; the command fails if the result differs.`,
 	flags.StringVar(&f.plan, "plan", "", "name of the plan")
 	flags.StringVar(&f.parameters, "parameters", "{}", "parameters of the instance, as JSON")
 	flags.StringVar(&f.id, "instance", "dry-run", "name of the instance, which breaks ties between equal clusters; one that exists is updated, and stays where it is")
-	flags.StringArrayVar(&f.leaving, "leaving", nil, "decide how the instance moves from this cluster (repeatable)")
+	flags.StringArrayVar(&f.leaving, "leaving", nil, "decide how the instance of --instance moves from this cluster, on which it is (repeatable)")
 	flags.StringVar(&f.consumer.Platform, "platform", "", "platform of the consumer, for policies")
 	flags.StringVar(&f.consumer.Organization, "organization", "", "organization_guid of the consumer, for policies")
 	flags.StringVar(&f.consumer.Space, "space", "", "space_guid of the consumer, for policies")
@@ -95,6 +95,7 @@ func (f *placeFlags) ask(cmd *cobra.Command) error {
 	if err := plan.ValidateCreate(json.RawMessage(f.parameters)); err != nil {
 		return err
 	}
+	f.hub.warnOfPlatform(cmd, c, f.consumer.Platform)
 	order := replay.Order{ID: f.id, PlanID: plan.ID, Parameters: json.RawMessage(f.parameters), Consumer: f.consumer, Leaving: f.leaving}
 	for _, text := range f.suppositions {
 		supposed, err := placement.ParseSupposition(text)

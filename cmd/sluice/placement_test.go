@@ -140,7 +140,7 @@ func TestOperatorOfPlacement(t *testing.T) {
 		if _, err := sluice(t, "place", "--replay", file); err == nil || !strings.Contains(err.Error(), "differs from the recorded one, which was: [us]") {
 			t.Errorf("a changed fleet is replayed with %v", err)
 		}
-		for was, want := range map[string]string{"version: 2": "this Sluice reads version 1", "version: 1\nclutsers: []": `unknown field "clutsers"`} {
+		for was, want := range map[string]string{"": "it is no recording, or not the whole of one", "version: 2": "this Sluice reads version 1", "version: 1\nclutsers: []": `unknown field "clutsers"`} {
 			if err := os.WriteFile(file, []byte(strings.Replace(string(data), "version: 1", was, 1)), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -10,11 +10,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/openid"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/pages"
 )
 
 // writeDefaultPlatform writes a platforms file with one platform, "default", with the user
@@ -73,6 +76,29 @@ type shownPlatform struct {
 	Tokens       int      `json:"tokens,omitempty"`
 	Certificates []string `json:"certificates,omitempty"`
 	OpenID       []string `json:"openID,omitempty"`
+}
+
+// warnOfPlatform warns if there is no platform of that name: no instance is of it, and for an embedded hub the file of
+// platforms does not list it. It may come, so this is no error.
+func (h *hubFlags) warnOfPlatform(cmd *cobra.Command, c client.Client, name string) {
+	if name == "" {
+		return
+	}
+	if h.embedded() {
+		if file, err := (&platformFlags{dataDir: h.dataDir}).read(); err == nil && slices.ContainsFunc(file.Platforms, func(p broker.ListedPlatform) bool { return p.Name == name }) {
+			return
+		}
+	}
+	found := errors.New("found")
+	err := pages.Each(cmd.Context(), c, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+		if o.(*v1alpha1.ServiceInstance).Spec.Platform == name {
+			return found
+		}
+		return nil
+	}, client.InNamespace(h.namespace))
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --platform %s: no instance is of such a platform\n", name)
+	}
 }
 
 func newPlatformListCommand(f *platformFlags) *cobra.Command {

@@ -119,10 +119,11 @@ func (o *Order) stay(r *placement.Request) {
 }
 
 // Record decides an order by the hub's state, and records both. If there is an instance of the order's
-// ID, the order is an update of it or, where it leaves a cluster, a move. The reader must be live, not a
-// cache.
+// ID, the order is an update of it or, where it leaves a cluster, a move. The error may be that it is not on that
+// cluster. The reader must be live, not a cache.
 func Record(ctx context.Context, reader client.Reader, namespace string, offering v1alpha1.ServiceOfferingSpec, order Order, now time.Time) (*Recording, []placement.Verdict, error) {
 	r := &Recording{Version: recordingVersion, At: metav1.NewTime(now.Truncate(time.Second)), Order: order, Offering: offering}
+	leaves := fmt.Errorf("there is no instance %s that could leave a cluster", order.ID)
 	err := errors.Join(
 		pages.Each(ctx, reader, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
 			r.Clusters = append(r.Clusters, plainCluster(o.(*v1alpha1.MemberCluster)))
@@ -130,6 +131,7 @@ func Record(ctx context.Context, reader client.Reader, namespace string, offerin
 		}, client.InNamespace(namespace)),
 		pages.Each(ctx, reader, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
 			if o.GetName() == order.ID {
+				leaves = isOn(o.(*v1alpha1.ServiceInstance), order.Leaving)
 				r.Order.of(o.(*v1alpha1.ServiceInstance))
 			}
 			if one, holds := plainInstance(o.(*v1alpha1.ServiceInstance)); holds {
@@ -147,6 +149,9 @@ func Record(ctx context.Context, reader client.Reader, namespace string, offerin
 			return nil
 		}, client.InNamespace(namespace)),
 	)
+	if len(order.Leaving) > 0 {
+		err = errors.Join(err, leaves)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -159,6 +164,16 @@ func Record(ctx context.Context, reader client.Reader, namespace string, offerin
 	}
 	r.Decision = *decision.API(1)
 	return r, verdicts, err
+}
+
+// isOn returns an error if an instance is not on one of the clusters.
+func isOn(instance *v1alpha1.ServiceInstance, clusters []string) error {
+	for _, name := range clusters {
+		if !instance.Status.IsOn(name) {
+			return fmt.Errorf("instance %s is not on cluster %q, which it could leave", instance.Name, name)
+		}
+	}
+	return nil
 }
 
 // chartsOf returns the charts of a plan's workload.
@@ -247,6 +262,9 @@ func ReadRecording(data []byte) (*Recording, error) {
 	// The version first: fields of another version would only be reported as unknown.
 	if err := yaml.Unmarshal(data, &r); err != nil {
 		return nil, err
+	}
+	if r.Version == 0 { // the last field that is written
+		return nil, errors.New("it is no recording, or not the whole of one: it has no version")
 	}
 	if r.Version != recordingVersion {
 		return nil, fmt.Errorf("the recording has version %d; this Sluice reads version %d", r.Version, recordingVersion)
