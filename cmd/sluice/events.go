@@ -50,6 +50,9 @@ With --watch, events that happen later follow. With -o json, each event is one l
 			if len(args) > 0 {
 				filter.instance = args[0]
 			}
+			if filter.since < 0 {
+				return fmt.Errorf("--since %s: want how old events may be, for instance 1h", filter.since)
+			}
 			config, err := hub.config(cmd)
 			if err != nil {
 				return err

@@ -129,6 +129,9 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 			return fmt.Errorf("sink %s: %w", name, err)
 		}
 	}
+	if given("platform") {
+		hub.warnOfPlatform(cmd, c, f.platform)
+	}
 	if isNew {
 		err = c.Create(cmd.Context(), sink)
 	} else {

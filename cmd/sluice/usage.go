@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ which its deletion is asked for. On two clusters it counts twice; while it moves
 
 CPU is in hours of a core and MEMORY in hours of a GiB; csv and json have all resources, in seconds. The output focus
 is CSV with the columns of FOCUS 1.2 (https://focus.finops.org), with a row for each time during which an instance had
-the same on one cluster. The output jwt is what json has, signed by the broker's present key; whoever has the broker's
+the same on one cluster; --by and --per do not go with it. The output jwt is what json has, signed by the broker's present key; whoever has the broker's
 did.json verifies it with "sluice sd verify".`,
 		Example: `  sluice usage --by organization,plan
   sluice usage --by instance --month 2026-10 --per day -o csv
@@ -56,10 +58,17 @@ did.json verifies it with "sluice sd verify".`,
 			}
 			q := usage.Query{Window: window, Provider: provider, Platform: platform, Per: per}
 			for _, text := range by {
-				if !slices.Contains(usage.Dimensions, usage.Dimension(text)) {
+				switch one := usage.Dimension(text); {
+				case !slices.Contains(usage.Dimensions, one):
 					return fmt.Errorf("--by %q: want %s", text, dimensions.list())
+				case slices.Contains(q.By, one):
+					return fmt.Errorf("--by: %s is there twice", text)
+				default:
+					q.By = append(q.By, one)
 				}
-				q.By = append(q.By, usage.Dimension(text))
+			}
+			if flags := cmd.Flags(); output == usageFOCUS && (flags.Changed("by") || flags.Changed("per")) {
+				return errors.New("--by and --per do not go with -o focus, which has a row for each time during which an instance had the same on one cluster")
 			}
 			c, err := hub.client(cmd)
 			if err != nil {
@@ -73,6 +82,9 @@ did.json verifies it with "sluice sd verify".`,
 			read, err := usage.Read(cmd.Context(), c, hub.namespace, q)
 			if err != nil {
 				return err
+			}
+			if len(read) == 0 && (platform != "" || provider != "") {
+				fmt.Fprintf(cmd.ErrOrStderr(), "nothing was used%s%s in the month\n", ofNamed("platform", platform), ofNamed("provider", provider))
 			}
 			if output != usageJWT {
 				return printUsage(cmd.OutOrStdout(), read, q, issuer, output)
@@ -95,6 +107,14 @@ did.json verifies it with "sluice sd verify".`,
 	bindChoice(cmd, &output, "output", "o", "output format", usageTable, usageCSV, usageJSON, usageFOCUS, usageJWT)
 	signs.bind(cmd)
 	return cmd
+}
+
+// ofNamed returns " of KIND NAME"; empty without a name.
+func ofNamed(kind, name string) string {
+	if name == "" {
+		return ""
+	}
+	return " of " + kind + " " + strconv.Quote(name)
 }
 
 func printUsage(w io.Writer, read []usage.Metered, q usage.Query, issuer string, output usageFormat) error {
