@@ -196,24 +196,24 @@ func worthwhile(groups []*group, of pattern) []*group {
 	if len(groups) <= of.groups {
 		return slices.SortedFunc(slices.Values(groups), (*group).compare)
 	}
-	type valued struct {
+	type offer struct {
 		*group
 		worth int64
 	}
-	byWorth := func(a, b valued) int {
+	byWorth := func(a, b offer) int {
 		if a.worth != b.worth {
 			return greater(a.worth, b.worth)
 		}
 		return a.compare(b.group)
 	}
 	kept := map[*group]bool{}
-	var best []valued
+	var best []offer
 	for n := of.least; n <= min(of.most, of.clusters); n++ {
 		count := min(of.groups, (of.clusters-n)/of.least+1)
 		best = best[:0]
 		for _, g := range groups {
 			if len(g.candidates) >= n {
-				best = keepBest(best, valued{g, g.worth(n)}, count, byWorth)
+				best = keepBest(best, offer{g, g.worth(n)}, count, byWorth)
 			}
 		}
 		for _, v := range best {

@@ -94,12 +94,7 @@ func noGateway(spoken v1alpha1.AppProtocol) filter {
 func notGranted(host string, of Consumer) filter {
 	return filter{reason: ReasonNoGateway, shape: true,
 		rejects: func(p *page, among set) set {
-			for row := range among.rows() {
-				if p.clusters[row].grants(host, of) {
-					among.remove(row)
-				}
-			}
-			return among
+			return among.where(func(row int) bool { return !p.clusters[row].grants(host, of) })
 		},
 		message: func(*page, int) string {
 			return "has a Gateway for public ports, which does not serve " + host + " for this consumer"

@@ -57,13 +57,10 @@ func (l *Location) Kilometers(other *Location) int {
 func tooFar(from *Location, most int) filter {
 	return filter{reason: ReasonTooFar,
 		rejects: func(p *page, among set) set {
-			var far set
-			for row := range among.rows() {
-				if at := p.clusters[row].Location; from == nil || at == nil || from.Kilometers(at) > most {
-					far.add(row)
-				}
-			}
-			return far
+			return among.where(func(row int) bool {
+				at := p.clusters[row].Location
+				return from == nil || at == nil || from.Kilometers(at) > most
+			})
 		},
 		message: func(p *page, row int) string {
 			switch at := p.clusters[row].Location; {
@@ -136,13 +133,10 @@ func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
 	most := time.Duration(bound.Milliseconds) * time.Millisecond
 	return filter{reason: ReasonTooSlow, entry: true, passing: true,
 		rejects: func(p *page, among set) set {
-			var slow set
-			for row := range among.rows() {
-				if latency, known := latencyOf(p.clusters[row], bound, now); !known || latency > most {
-					slow.add(row)
-				}
-			}
-			return slow
+			return among.where(func(row int) bool {
+				latency, known := latencyOf(p.clusters[row], bound, now)
+				return !known || latency > most
+			})
 		},
 		message: func(p *page, row int) string {
 			from := "Sluice"

@@ -74,14 +74,11 @@ func noRoom(u *Upstream, s *Snapshot) filter {
 	column := s.columnOf(v1alpha1.ResourceInstances)
 	return filter{reason: ReasonNoRoom, entry: true, passing: true,
 		rejects: func(p *page, among set) set {
-			var full set
-			for row := range p.brokers.and(among).rows() {
+			return p.brokers.and(among).where(func(row int) bool {
 				market, reserved := u.market(p, row, column)
-				if left, bounded := market.left(reserved); bounded && left < 1 {
-					full.add(row)
-				}
-			}
-			return full
+				left, bounded := market.left(reserved)
+				return bounded && left < 1
+			})
 		},
 		message: func(p *page, row int) string {
 			market, reserved := u.market(p, row, column)

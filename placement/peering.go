@@ -190,13 +190,8 @@ func notPeerable(peering *Peering) filter {
 			if peering.Problem != "" {
 				return among
 			}
-			refused := among.without(p.peering)
-			for row := range among.and(p.peering).rows() {
-				if why(p.clusters[row]) != "" {
-					refused.add(row)
-				}
-			}
-			return refused
+			refused := among.and(p.peering).where(func(row int) bool { return why(p.clusters[row]) != "" })
+			return among.without(p.peering).or(refused)
 		},
 		message: func(p *page, row int) string { return why(p.clusters[row]) },
 	}

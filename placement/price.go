@@ -142,14 +142,7 @@ func (t tariff) priced(p *page, currency string) set {
 	if t.whole == nil {
 		return rows
 	}
-	for row := range p.brokers.rows() {
-		if t.currency(position{page: p, row: row}) == currency {
-			rows.add(row)
-		} else {
-			rows.remove(row)
-		}
-	}
-	return rows
+	return rows.without(p.brokers).or(p.brokers.where(func(row int) bool { return t.currency(position{page: p, row: row}) == currency }))
 }
 
 // priceOf returns the price of the request on a cluster, nil if it has none.

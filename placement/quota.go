@@ -191,13 +191,10 @@ func (r Request) withinBudgets(s *Snapshot, needs Resources) (filters []filter) 
 func otherCurrency(b budget, t tariff) filter {
 	return filter{reason: ReasonNoPrice, entry: true,
 		rejects: func(p *page, among set) set {
-			var foreign set
-			for row := range among.rows() {
-				if currency := t.currency(position{page: p, row: row}); currency != "" && currency != b.currency() {
-					foreign.add(row)
-				}
-			}
-			return foreign
+			return among.where(func(row int) bool {
+				currency := t.currency(position{page: p, row: row})
+				return currency != "" && currency != b.currency()
+			})
 		},
 		message: func(p *page, row int) string {
 			return fmt.Sprintf("has prices in %s, and %s has a budget in %s", t.currency(position{page: p, row: row}), b.quota.By, b.currency())
@@ -208,13 +205,7 @@ func otherCurrency(b budget, t tariff) filter {
 func overBudget(b budget, t tariff) filter {
 	return filter{reason: ReasonOverBudget,
 		rejects: func(p *page, among set) set {
-			var dear set
-			for row := range among.and(t.priced(p, b.currency())).rows() {
-				if t.nanoPerHour(p, row) > b.left {
-					dear.add(row)
-				}
-			}
-			return dear
+			return among.and(t.priced(p, b.currency())).where(func(row int) bool { return t.nanoPerHour(p, row) > b.left })
 		},
 		message: func(p *page, row int) string { return b.quota.refuses(b.name, b.others, t.nanoPerHour(p, row)) },
 	}

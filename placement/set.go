@@ -92,6 +92,16 @@ func (s set) first() int {
 	return pageRows
 }
 
+// where returns the rows of the set for which something holds.
+func (s set) where(holds func(row int) bool) (some set) {
+	for row := range s.rows() {
+		if holds(row) {
+			some.add(row)
+		}
+	}
+	return some
+}
+
 // rows yields the rows of the set in order.
 func (s set) rows() iter.Seq[int] {
 	return func(yield func(int) bool) {

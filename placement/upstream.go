@@ -145,13 +145,7 @@ func (u *Upstream) lacksBindings(plan v1alpha1.OfferedPlan) bool {
 
 // brokersThat returns the rows of brokers for which something holds.
 func (p *page) brokersThat(holds func(*Cluster) bool) set {
-	var rows set
-	for row := range p.brokers.rows() {
-		if holds(p.clusters[row]) {
-			rows.add(row)
-		}
-	}
-	return rows
+	return p.brokers.where(func(row int) bool { return holds(p.clusters[row]) })
 }
 
 // offersOf returns the plans of a broker that may be ordered.
