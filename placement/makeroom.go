@@ -107,7 +107,7 @@ type crowded struct {
 	fewest int
 }
 
-// crowdedClusters returns those on which so many moves may be enough; none if several clusters are lacking.
+// crowdedClusters returns the clusters on which so many moves may be enough; none if several clusters are lacking.
 func (x *search) crowdedClusters(most int) (rooms []crowded) {
 	kind, one := x.lookAround()
 	if !one {

@@ -20,12 +20,12 @@ import (
 // the victims that leave them. It returns nil if nothing may be displaced, or if nothing would
 // help.
 //
-// The victims are the ones with the lowest maximum priority, then with the lowest sum of priorities, then
-// the fewest. The maximum is exact: the request is placed as if all victims up to a priority were gone, from
+// The victims have the lowest maximum priority, then the lowest sum of priorities, then the smallest number. The
+// maximum is exact: the request is placed as if all victims up to a priority were gone, from
 // the lowest priority up (upTo). So are sum and number, for one cluster and for several without a spread.
-// What components and replicas take together on a cluster is not known before. So none of their victims is one without
-// which the request would be placed, but another set may be cheaper. Replicas get room on one cluster if that
-// is enough, chosen by the same order, unless they are in each group.
+// What components and replicas take together on a cluster is not known before. So none of their victims could stay, but
+// another set may be cheaper. Replicas get room on one cluster if that is enough, chosen by the same order, unless they
+// are in each group.
 //
 // An update gets room where its instance is.
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
@@ -269,7 +269,7 @@ type room struct {
 	position
 	cost
 	victims []victim
-	// needs is what the request needs there together with what it holds there; nil if that is not known before it is placed.
+	// needs of the request there, including what it holds; nil if they are not known before it is placed.
 	needs Resources
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Victims on several clusters are found by Place itself: as if all victims up to a priority were gone everywhere, and by
-// what each cluster costs in victims, instead of by scores.
+// the cost of each cluster in victims, instead of by scores.
 
 // priorities returns the priorities of all victims, the lowest first.
 func (x *search) priorities() []int32 {
@@ -75,8 +75,8 @@ const (
 	unbearable = 1 << 49
 )
 
-// burden returns what clusters cost in victims of at most a priority: the least sum of their priorities, and then the least
-// number, with which a cluster has room for a part of the request alone.
+// burden returns the cost of clusters in victims of at most a priority: the least sum of their priorities, and then the
+// least number, with which a cluster has room for a part of the request alone.
 func (x *search) burden(highest int32) func(*Request, position) int64 {
 	known := map[[2]string]int64{}
 	return func(part *Request, at position) int64 {
@@ -85,8 +85,8 @@ func (x *search) burden(highest int32) func(*Request, position) int64 {
 		if burden, is := known[key]; is {
 			return burden
 		}
-		as, _ := x.snapshot.find(name)
-		if c, lacks := x.cover(as, part.on(1), at.held); c != nil {
+		asIs, _ := x.snapshot.find(name)
+		if c, lacks := x.cover(asIs, part.on(1), at.held); c != nil {
 			known[key] = unbearable
 			if _, ok := c.within(lacks, highest); ok {
 				known[key] = c.bestCost.sum<<burdenCounts + int64(c.bestCost.count)
@@ -96,7 +96,7 @@ func (x *search) burden(highest int32) func(*Request, position) int64 {
 	}
 }
 
-// used returns those of the rooms that the request uses once their victims are gone; none if it is not placed.
+// used returns the rooms that the request uses once the victims are gone; none if it is not placed.
 func (x *search) used(rooms []room) []room {
 	for len(rooms) > 0 {
 		d, err := x.snapshot.placeIn(x.request, x.preemption(rooms))
@@ -134,4 +134,14 @@ func (x *search) spared(rooms []room) []room {
 		}
 	}
 	return rooms
+}
+
+// withoutPods returns the request without its largest pods: it is not known which nodes those that leave will free.
+func (r Request) withoutPods() Request {
+	r.LargestPods = nil
+	r.Components = slices.Clone(r.Components)
+	for i := range r.Components {
+		r.Components[i].LargestPods = nil
+	}
+	return r
 }

@@ -324,16 +324,6 @@ func (r Request) on(replicas int64) Resources {
 	return sum
 }
 
-// withoutPods returns the request without its largest pods: it is not known which nodes those that leave will free.
-func (r Request) withoutPods() Request {
-	r.LargestPods = nil
-	r.Components = slices.Clone(r.Components)
-	for i := range r.Components {
-		r.Components[i].LargestPods = nil
-	}
-	return r
-}
-
 // total returns what the request reserves on n clusters together.
 func (r Request) total(n int) Resources {
 	if len(r.Components) > 0 {
