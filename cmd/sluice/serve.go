@@ -131,6 +131,9 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if f.prepared, err = f.prepare(); err != nil {
 		return err
 	}
+	if err := f.checkPorts(ctx); err != nil {
+		return err
+	}
 	shutdownTracing, err := startTracing(ctx)
 	if err != nil {
 		return err
@@ -145,7 +148,11 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	h, err := hub.Start(ctx, hub.Options{
 		DataDir: f.dataDir, Kubeconfig: f.kubeconfig, Namespace: f.namespace, Logger: logger, Prepare: func() error { return f.firstStart(logger) },
 	})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		logger.Info("stopped while the hub was starting")
+		return nil
+	case err != nil:
 		return err
 	}
 	defer func() {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/internal/charts/store"
+	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/secretfile"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/controller"
@@ -32,6 +35,29 @@ func (p *prepared) probed() func(cluster string, at time.Time, latency time.Dura
 		return nil
 	}
 	return p.measure.Probes.Probed
+}
+
+// checkPorts checks that the addresses can be listened on, so that no hub starts for nothing. If another process serves the
+// data folder, the hub says so.
+func (f *serveFlags) checkPorts(ctx context.Context) error {
+	if hub.Holder(f.dataDir) != 0 {
+		return nil
+	}
+	for _, one := range []struct{ flag, address string }{
+		{"--listen", f.listener.address}, {"--metrics-listen", f.metricsListen}, {"--resources-listen", f.resources.address},
+	} {
+		if one.address == "" || one.address == "0" {
+			continue
+		}
+		socket, err := (&net.ListenConfig{}).Listen(ctx, "tcp", one.address)
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.flag, err)
+		}
+		if err := socket.Close(); err != nil {
+			return fmt.Errorf("%s: %w", one.flag, err)
+		}
+	}
+	return nil
 }
 
 // prepare checks the flags, and the files that they name, so that nothing has started if one is wrong.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,12 @@ func TestServeStartsNothingWithWrongFlags(t *testing.T) {
 	if err := os.WriteFile(file, []byte("- {"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	other, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	inUse := other.Addr().String()
 	for flags, says := range map[string]string{
 		"--scorer-url ftp://scorer.example":                               "--scorer-url: the scorer: its URL: want https://HOST/PATH",
 		"--scorer-url https://scorer.example":                             "needs a token file",
@@ -28,6 +36,9 @@ func TestServeStartsNothingWithWrongFlags(t *testing.T) {
 		"--backup-every 1h":                                               "--backup-every: needs --backup-dir and --backup-key",
 		"--tls-cert " + file + " --tls-key " + file:                       "--tls-cert, --tls-key: ",
 		"--tls-client-ca " + file:                                         "--tls-client-ca needs --tls-cert and --tls-key",
+		"--listen " + inUse:                                               "--listen: listen tcp " + inUse + ": bind: address already in use",
+		"--listen 8080":                                                   "--listen: listen tcp: address 8080: missing port in address",
+		"--metrics-listen " + inUse:                                       "--metrics-listen: listen tcp " + inUse + ": bind: address already in use",
 		"--resources-listen 127.0.0.1:0":                                  "--resources-listen needs ",
 		"--resources-listen :0 --tls-cert " + file + " --tls-key " + file: "--tls-cert",
 	} {
@@ -41,5 +52,16 @@ func TestServeStartsNothingWithWrongFlags(t *testing.T) {
 				t.Error("the hub has started")
 			}
 		})
+	}
+}
+
+// TestServeMayBeStoppedWhileItStarts: that is no error.
+func TestServeMayBeStoppedWhileItStarts(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	cmd := newCommand()
+	cmd.SetArgs([]string{"serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--metrics-listen", "0"})
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		t.Error(err)
 	}
 }

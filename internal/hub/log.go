@@ -66,9 +66,10 @@ func (h warnHandler) WithGroup(name string) slog.Handler {
 	return warnHandler{h.Handler.WithGroup(name)}
 }
 
-// zapOver returns a zap logger, as etcd requires, that writes to logger from warnings up.
+// zapOver returns a zap logger, as etcd requires, that writes to logger from warnings up. An entry of the level panic, for
+// instance about a full disk, ends the process as a fatal one does: a stack trace would hide the remedy.
 func zapOver(logger *slog.Logger) *zap.Logger {
-	return zap.New(&zapCore{LevelEnabler: zapcore.WarnLevel, logger: logger})
+	return zap.New(&zapCore{LevelEnabler: zapcore.WarnLevel, logger: logger}, zap.WithPanicHook(zapcore.WriteThenFatal))
 }
 
 // expectedOfEtcd are messages that etcd logs as warnings or errors in the normal

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,5 +52,19 @@ func TestLogsBelowWarningsAreDropped(t *testing.T) {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+// TestAPanicOfEtcdEndsTheProcessWithTheRemedy, and without a stack trace below it.
+func TestAPanicOfEtcdEndsTheProcessWithTheRemedy(t *testing.T) {
+	const inside = "SLUICE_TEST_PANIC"
+	if os.Getenv(inside) != "" {
+		zapOver(slog.New(slog.NewTextHandler(os.Stderr, nil))).Panic("failed to create WAL", zap.Error(syscall.ENOSPC))
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(strings.TrimSpace(string(out)), `remedy="`+diskFull+`"`) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
