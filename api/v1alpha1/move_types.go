@@ -2,10 +2,10 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// LeftPlacement is a placement on a cluster that the instance has left.
+// LeftPlacement is a placement of which something is left on its cluster that the instance does not need any more.
 type LeftPlacement struct {
 	Placement `json:",inline"`
-	// Since is the time at which the instance was delivered elsewhere.
+	// Since is the time at which it was not needed any more.
 	Since metav1.Time `json:"since"`
 }
 

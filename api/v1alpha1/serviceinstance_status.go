@@ -194,8 +194,8 @@ func (s *ServiceInstanceStatus) Hub() string {
 	return ""
 }
 
-// LeftClusters returns the clusters that the instance has left and that still hold something of
-// it.
+// LeftClusters returns the clusters that still hold something of the instance which it does not need any more. It may be on
+// some of them.
 func (s *ServiceInstanceStatus) LeftClusters() []string {
 	var names []string
 	for i := range s.Left {

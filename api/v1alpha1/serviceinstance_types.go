@@ -107,8 +107,8 @@ type ServiceInstanceStatus struct {
 	// Delivered is the last state and decision that every chosen cluster carried out. It stays in
 	// force, and its capacity reserved, while an update is in progress or has failed.
 	Delivered *DeliveredState `json:"delivered,omitempty"`
-	// Left lists placements on clusters that the instance has left. Their capacity stays reserved
-	// until the instance is removed there.
+	// Left lists placements on clusters that the instance has left, and former ones on clusters where it no longer has all
+	// of its volumes. Their capacity stays reserved until what is left of them is removed.
 	// +listType=map
 	// +listMapKey=cluster
 	Left []LeftPlacement `json:"left,omitempty"`

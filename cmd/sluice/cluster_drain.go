@@ -238,8 +238,9 @@ func drainState(instances []v1alpha1.ServiceInstance, cluster string) (state str
 	var stranded []string
 	for i := range instances {
 		status := &instances[i].Status
-		isLeft := slices.Contains(status.LeftClusters(), cluster)
-		if !isLeft && !status.IsOn(cluster) {
+		isOn := status.IsOn(cluster)
+		isLeft := !isOn && slices.Contains(status.LeftClusters(), cluster)
+		if !isLeft && !isOn {
 			continue
 		}
 		left++

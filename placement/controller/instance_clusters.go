@@ -20,6 +20,7 @@ import (
 //
 // Step 6 of a provision (docs/architecture.md).
 func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, state *v1alpha1.InstanceState, runs *workload.Order, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
+	s.failures, s.said = map[string]error{}, map[string]delivery.Said{}
 	former, err := r.former(s, state, runs)
 	if err != nil {
 		return err
@@ -38,7 +39,6 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 		})
 	}
 	calls.Wait()
-	s.failures, s.said = map[string]error{}, map[string]delivery.Said{}
 	for i, p := range placements {
 		s.failures[p.Cluster], s.said[p.Cluster] = failures[i], said[i]
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,7 @@ import (
 // instanceReconciler carries out the platforms' requests for their instances. It runs only on
 // one replica, the leader. Several workers may run at once, on different instances.
 //
-// instance_phases.go and instance_removal.go hold the phases, instance_scope.go what a pass knows of
+// instance_phases.go, instance_left.go and instance_removal.go hold the phases, instance_scope.go what a pass knows of
 // the instance, instance_request.go the request for placement, instance_failure.go the handling of a
 // permanent failure, instance_status.go and its neighbours all writes of the status, leadership.go the treatment of
 // another leader's decisions.
@@ -66,6 +67,8 @@ type instanceReconciler struct {
 	// observations hold when each instance is checked next.
 	observations sync.Map
 	applied      applied
+	// refusals hold when a move of each instance was refused last.
+	refusals sync.Map
 	// removing has the names of the instances whose removal has begun, see isRemoved.
 	removing sync.Map
 }
@@ -102,27 +105,30 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	case !s.DeletionTimestamp.IsZero():
 		phases = []phase{r.remove}
 	case s.Status.IsAbandoned():
-		phases = []phase{r.abandon}
+		phases = []phase{r.abandon, r.clean}
 	case s.Status.Operation.Failing != nil:
-		phases = []phase{r.failOn}
+		phases = []phase{r.failOn, r.clean}
 	case s.isToBeAdopted():
 		phases = []phase{r.takeOver, r.observe}
 	}
 	for _, next := range phases {
-		result, err := next(ctx, s)
-		if err != nil {
-			// controller-runtime ignores a result beside an error, so the queue is used
-			// directly.
-			if s.again > 0 {
-				r.lookAfter(s.Name, s.again)
-			}
-			return ctrl.Result{}, err
-		}
-		if !result.IsZero() {
-			return s.sooner(result), nil
+		if result, err := next(ctx, s); err != nil || !result.IsZero() {
+			return r.end(s, result, err)
 		}
 	}
-	return s.sooner(ctrl.Result{}), nil
+	return r.end(s, ctrl.Result{}, nil)
+}
+
+// end returns the result of a pass. controller-runtime ignores a result beside an error, so the queue is used directly.
+func (r *instanceReconciler) end(s *scope, result ctrl.Result, err error) (ctrl.Result, error) {
+	result = s.sooner(result)
+	if err = cmp.Or(err, s.unclean); err == nil {
+		return result, nil
+	}
+	if result.RequeueAfter > 0 {
+		r.lookAfter(s.Name, result.RequeueAfter)
+	}
+	return ctrl.Result{}, err
 }
 
 // lookAfter triggers a pass over an instance after at most the given time.
@@ -207,6 +213,7 @@ func (r *instanceReconciler) forget(name string) {
 	r.written.Delete(name)
 	r.unsettled.Delete(name)
 	r.observations.Delete(name)
+	r.refusals.Delete(name)
 	r.applied.forget(name)
 	r.removing.Delete(name)
 }

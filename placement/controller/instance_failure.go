@@ -13,7 +13,7 @@ import (
 )
 
 // fail ends the current operation for a reason that a retry cannot change; why is the message
-// for operators. Its effects on clusters are undone first. The reason is written before that, so
+// for operators. The state before is delivered again first. The reason is written before that, so
 // that the operation is not tried again while it is being undone.
 func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cause error) (ctrl.Result, error) {
 	s.failing, s.cause = why, cause
@@ -27,7 +27,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 			return result, err
 		}
 		// The platform is about to stop polling. The decision stays, and stays reserved, until
-		// abandon has cleaned up.
+		// abandon has undone it.
 		s.recordAbandoned(s.Status.Operation.Description)
 		if err := r.write(ctx, s, writeFailure); err != nil {
 			return ctrl.Result{}, err
@@ -59,38 +59,36 @@ func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result
 	return r.writeUndone(ctx, s)
 }
 
-// undo restores the clusters to the state before the current operation: the delivered decision,
-// or nothing. A zero result means that it is done.
+// undo delivers the state before the current operation again, if there was one. A zero result means that it is done. What
+// the operation has put elsewhere is removed once that is written (see restore and clean).
 func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, error) {
 	before := s.Status.DeliveredDecision()
-	if !s.Status.IsUndelivered() {
+	if before == nil || !s.Status.IsUndelivered() {
 		return ctrl.Result{}, nil
 	}
-	if before != nil {
-		// It does not wait for clusters that the instance has to leave because they are lost:
-		// the instance moves next or, if such a cluster returns first, is checked.
-		leaves := lists.Union(named(r.departures(s, r.coverage(s).Surplus)), named(s.Status.Decision.Leaving))
-		lost := lists.Without(leaves, r.answering())
-		keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
-			return slices.Contains(lost, p.Cluster)
-		})
-		if len(keep) < len(before.Placements) {
-			r.observations.Store(s.Name, observation{at: s.now})
-		}
-		if err := r.leadership.Confirm(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
-		runs, err := r.workload(s, before, &s.Status.Delivered.State)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if err := r.each(ctx, s, keep, &s.Status.Delivered.State, runs, delivery.Driver.Deliver); err != nil {
-			return r.retry(ctx, s, err)
-		}
-		s.recordGrown(before)
-		s.undone = !slices.ContainsFunc(keep, func(p v1alpha1.Placement) bool { return s.said[p.Cluster].NotUndone })
+	// It does not wait for clusters that the instance has to leave because they are lost:
+	// the instance moves next or, if such a cluster returns first, is checked.
+	leaves := lists.Union(named(r.departures(s, r.coverage(s).Surplus)), named(s.Status.Decision.Leaving))
+	lost := lists.Without(leaves, r.answering())
+	keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
+		return slices.Contains(lost, p.Cluster)
+	})
+	if len(keep) < len(before.Placements) {
+		r.observations.Store(s.Name, observation{at: s.now})
 	}
-	return r.removeFrom(ctx, s, lists.Without(s.Status.Decision.Clusters(), before.Clusters()))
+	if err := r.leadership.Confirm(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	runs, err := r.workload(s, before, &s.Status.Delivered.State)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.each(ctx, s, keep, &s.Status.Delivered.State, runs, delivery.Driver.Deliver); err != nil {
+		return r.retry(ctx, s, err)
+	}
+	s.recordGrown(before)
+	s.undone = !slices.ContainsFunc(keep, func(p v1alpha1.Placement) bool { return s.said[p.Cluster].NotUndone })
+	return ctrl.Result{}, nil
 }
 
 // writeUndone writes the status of a failed operation and releases its reservations.

@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -53,16 +55,17 @@ func TestADeliveryHasTheFormerWorkload(t *testing.T) {
 	want("web:1 after web:1")
 }
 
-// What an update drops of volumes is dropped when it works on all of its clusters: what one refuses is rolled back on all.
-// Where nothing is dropped, nothing is delivered twice.
-func TestVolumesStayUntilAnUpdateWorksEverywhere(t *testing.T) {
+// What an update drops of volumes is dropped when the hub has it, and not before: what one cluster refuses is rolled back on
+// all, and what works once may not work when it is delivered again. Where nothing is dropped, nothing is delivered twice.
+func TestVolumesStayUntilAnUpdateIsCommitted(t *testing.T) {
 	for name, row := range map[string]struct {
-		drops, fails bool
-		second       []string // clusters to which it is delivered without keeping volumes
+		drops, fails, lost bool
+		second             []string // clusters to which it is delivered without keeping volumes
 	}{
 		"it works":                    {drops: true, second: []string{"eu", "us"}},
 		"it is refused on one":        {drops: true, fails: true},
 		"it works, and keeps volumes": {},
+		"it works, but its write is lost, and then it is refused": {drops: true, fails: true, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkloadWorld(t)
@@ -71,27 +74,88 @@ func TestVolumesStayUntilAnUpdateWorksEverywhere(t *testing.T) {
 			w.provision("si-a", "plan-shares", "")
 			w.wantOnAll(w.settle("si-a"), "eu", "us")
 			var second []string
+			isNew := func(d delivery.Delivery) bool { return strings.Contains(string(d.State.Raw()), "6") }
+			works := !row.fails || row.lost
 			w.driver.onDeliver = func(d delivery.Delivery) {
 				switch {
-				case d.Workload == d.Former: // it is undone
+				case !isNew(d): // it is undone
 				case d.KeepsVolumes:
 					d.Said.Kept = row.drops
 				default:
 					second = append(second, d.Placement.Cluster)
+					if s := w.instance("si-a").Status; !strings.Contains(string(s.Delivered.State.Raw()), "6") || s.Operation.State != v1alpha1.StateSucceeded {
+						t.Error("volumes are dropped before the update is committed")
+					}
 				}
 			}
 			w.driver.failOn = func(d delivery.Delivery) error {
-				if row.fails && d.Placement.Cluster == "us" && d.Workload != d.Former {
+				if !works && d.Placement.Cluster == "us" && isNew(d) {
 					return &delivery.RefusedError{Reason: "no", Consumer: "no"}
 				}
 				return nil
 			}
 			w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"replicas": 6}`) })
+			if row.lost {
+				w.driver.called()
+				w.onWrite = func(really func() error) error {
+					if len(w.driver.called()) == 0 {
+						return really() // the decision
+					}
+					w.onWrite, works = nil, false
+					return errors.New("fake: the connection broke before the write")
+				}
+				if _, err := w.pass("si-a"); err == nil {
+					t.Fatal("the write is not lost")
+				}
+			}
 			state := map[bool]v1alpha1.OperationState{false: v1alpha1.StateSucceeded, true: v1alpha1.StateFailed}[row.fails]
-			w.wantOperation(w.settle("si-a"), v1alpha1.OperationUpdate, state, "")
+			instance := w.settle("si-a")
+			w.wantOperation(instance, v1alpha1.OperationUpdate, state, "")
 			if slices.Sort(second); !slices.Equal(second, row.second) {
 				t.Errorf("volumes were dropped on %v, want %v", second, row.second)
 			}
+			if len(instance.Status.Left) > 0 {
+				t.Errorf("left are %v", instance.Status.LeftClusters())
+			}
 		})
 	}
+}
+
+// Volumes that an update drops stay reserved until they are deleted, also if Sluice starts anew or the next update comes first.
+func TestVolumesStayReservedUntilTheyAreDropped(t *testing.T) {
+	w := delivered(t)
+	blocked := true
+	w.driver.failOn = func(d delivery.Delivery) error {
+		if d.KeepsVolumes {
+			d.Said.Kept = true
+			return nil
+		}
+		if blocked {
+			return &delivery.PendingError{Step: "lower the quota"}
+		}
+		return nil
+	}
+	w.update("si-a", plan("plan-2"))
+	instance := w.passes("si-a")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	w.wantReserved("home", 4)
+	w.start()
+	w.passes("si-a")
+	w.wantReserved("home", 4)
+
+	w.driver.fail("deliver home", &delivery.PendingError{Step: "wait"})
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.PlanID, s.Parameters = "plan-2", raw(`{"clusters":1}`) })
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateInProgress, "")
+	w.start()
+	w.passes("si-a")
+	w.wantReserved("home", 4)
+	w.driver.fail("deliver home", nil)
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	w.wantReserved("home", 4)
+
+	blocked = false
+	if instance = w.settle("si-a"); len(instance.Status.Left) > 0 {
+		t.Errorf("left are %v", instance.Status.LeftClusters())
+	}
+	w.wantReserved("home", 2)
 }

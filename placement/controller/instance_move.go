@@ -16,7 +16,6 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement"
-	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // An instance moves when it has to leave a cluster: because the cluster is lost, is being
@@ -106,6 +105,19 @@ func (s *scope) movesTo(snapshot *placement.Snapshot, due []v1alpha1.Departure) 
 // afterRefusal is the delay after a refused move before it is tried again.
 const afterRefusal = 15 * time.Second
 
+// rests reports whether a move was refused so recently that no other one begins, unless an operator restores a backup elsewhere.
+func (r *instanceReconciler) rests(s *scope) bool {
+	refused, ok := r.refusals.Load(s.Name)
+	if !ok || !s.Status.IsFinished() || s.Status.IsMoving() || s.asked() != nil {
+		return false
+	}
+	wait := refused.(time.Time).Add(afterRefusal).Sub(s.now)
+	if wait > 0 {
+		s.lookAgain(wait)
+	}
+	return wait > 0
+}
+
 // catalogPatience is the delay before a missing plan is looked up again.
 const catalogPatience = 10 * time.Second
 
@@ -142,64 +154,6 @@ func named(departures []v1alpha1.Departure) []string {
 	return names
 }
 
-// clean removes the instance from clusters that it has left, once they answer, the overlap of
-// the plan is over, and the bindings have followed. A cluster that is lost and removed from the
-// inventory keeps what was there.
-func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if len(s.Status.Left) == 0 {
-		return ctrl.Result{}, nil
-	}
-	snapshot := r.inventory.Snapshot()
-	var ready, gone []string
-	for i := range s.Status.Left {
-		left := &s.Status.Left[i]
-		c := snapshot.Cluster(left.Cluster)
-		switch wait := left.Since.Add(r.overlap(s, left.Cluster)).Sub(s.now); {
-		case c == nil, c.IsForsaken():
-			gone = append(gone, left.Cluster)
-		case !c.Ready: // the inventory wakes the instance when it answers
-		case wait > 0:
-			s.lookAgain(wait)
-		default:
-			ready = append(ready, left.Cluster)
-		}
-	}
-	if len(ready) > 0 {
-		behind, err := r.bindingsBehind(ctx, s)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if behind {
-			s.lookAgain(time.Second)
-			ready = nil
-		}
-	}
-	if len(ready) > 0 {
-		if err := r.leadership.Confirm(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	err := r.each(ctx, s, on(ready), nil, nil, delivery.Driver.Remove)
-	if err == nil {
-		gone = append(gone, ready...)
-	}
-	if len(gone) > 0 {
-		s.recordCleaned(gone)
-		if err := r.write(ctx, s, writeProgress); err != nil {
-			return ctrl.Result{}, err
-		}
-		r.hold(s)
-	}
-	if err != nil {
-		if allPending(err) {
-			s.lookAgain(s.soon(s.Status.Left[0].Since.Time).RequeueAfter)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{}, nil
-}
-
 // unready records that an instance does not work while one of its clusters is lost, and reports
 // whether that is new.
 func (r *instanceReconciler) unready(s *scope, due []v1alpha1.Departure) (news bool) {
@@ -230,18 +184,6 @@ func (r *instanceReconciler) answering() []string {
 		names = append(names, c.Name)
 	}
 	return names
-}
-
-// overlap returns how long the instance stays on a cluster that it has moved away from.
-func (r *instanceReconciler) overlap(s *scope, cluster string) time.Duration {
-	if s.Status.Moved == nil || !slices.Contains(s.Status.Moved.From, cluster) || s.Status.Delivered == nil {
-		return 0
-	}
-	plan, err := r.plan(s.Spec.ServiceID, s.Status.Delivered.State.PlanID)
-	if err != nil || plan.Resources == nil {
-		return 0
-	}
-	return time.Duration(plan.Resources.OverlapSeconds) * time.Second
 }
 
 // bindingsBehind reports whether a binding has no credentials yet for a cluster that the
@@ -303,5 +245,9 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
+	r.refusals.Store(s.Name, s.now)
+	if _, err := r.clean(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	return ctrl.Result{RequeueAfter: afterRefusal}, nil
 }

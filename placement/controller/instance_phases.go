@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/contracts"
-	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/usage"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -40,6 +39,8 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		return r.recordContext(ctx, s, move)
 	case !move && !foreign && (s.Status.IsFinished() || s.decided()):
 		return r.settled(ctx, s, due)
+	case !foreign && r.rests(s):
+		return ctrl.Result{}, nil
 	}
 	if why := r.keepsData(s, due); why != "" {
 		return r.stranded(ctx, s, due, why)
@@ -89,11 +90,6 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 
 // adopt writes a decision that was made without the clusters that are due.
 func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alpha1.Decision, due []v1alpha1.Departure) (ctrl.Result, error) {
-	// A cluster leaves the status only when nothing is left on it.
-	dropped := lists.Without(s.Status.Decision.Clusters(), decided.Clusters(), s.Status.DeliveredDecision().Clusters(), named(due))
-	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
-		return result, err
-	}
 	if err := r.secure(s, decided.Workload); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -178,9 +174,8 @@ func (r *instanceReconciler) recordContext(ctx context.Context, s *scope, moves 
 	return ctrl.Result{}, nil
 }
 
-// deliver makes every chosen cluster match the decision. Then it cleans those that are no
-// longer in the decision, except those that the instance had to leave: they are cleaned as soon
-// as possible (see clean).
+// deliver makes every chosen cluster match the decision, and commits that. What is no longer in the decision is deleted
+// only afterwards (see clean): until the commit, the former state may have to be delivered again, with its volumes.
 func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if s.Status.IsFinished() && !s.Status.IsMoving() || r.foreign(s) {
 		return ctrl.Result{}, nil
@@ -202,17 +197,10 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	}
 	placements = slices.DeleteFunc(slices.Clone(placements), func(p v1alpha1.Placement) bool { return s.stays(p.Cluster) })
 	if err == nil {
-		everywhere := func(keeps bool) error {
-			return r.each(ctx, s, placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
-				d.Replacing, d.KeepsVolumes = s.Status.Decision.Replacement == v1alpha1.ReplacementStart, keeps
-				return driver.Deliver(ctx, d)
-			})
-		}
-		// What one cluster refuses of an update is rolled back on all of them.
-		err = everywhere(s.Status.Delivered != nil && !s.Status.IsFinished() && len(placements) > 1)
-		if err == nil && slices.ContainsFunc(placements, func(p v1alpha1.Placement) bool { return s.said[p.Cluster].Kept }) {
-			err = everywhere(false)
-		}
+		err = r.each(ctx, s, placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+			d.Replacing, d.KeepsVolumes = s.Status.Decision.Replacement == v1alpha1.ReplacementStart, s.Status.Delivered != nil
+			return driver.Deliver(ctx, d)
+		})
 		s.recordSaid()
 		s.recordGrown(s.Status.Decision)
 	}
@@ -241,10 +229,6 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 			return ctrl.Result{}, err
 		}
 		return r.deliver(ctx, s)
-	}
-	dropped := lists.Without(s.Status.DeliveredDecision().Clusters(), s.Status.Decision.Clusters(), named(s.Status.Decision.Leaving))
-	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
-		return result, err
 	}
 	s.recordDelivered()
 	r.recordCopies(s, allWork)
@@ -341,15 +325,12 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when its turn comes
 	}
 	if allPending(blocker) {
-		soon := s.soon(s.since())
+		soon := s.soonFor(blocker, s.since())
 		repairs := s.Status.IsFinished() && !s.Status.IsMoving() && s.Status.Copying == nil // no platform waits for it, and it may take for ever
-		if waits := (*delivery.PendingError)(nil); errors.As(blocker, &waits) {
-			soon.RequeueAfter = max(soon.RequeueAfter, waits.NotBefore)
-			if !repairs && waits.Every > 0 {
-				soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
-			}
+		if waits := (*delivery.PendingError)(nil); errors.As(blocker, &waits) && !repairs && waits.Every > 0 {
+			soon = min(soon, waits.Every)
 		}
-		return soon, nil
+		return ctrl.Result{RequeueAfter: soon}, nil
 	}
 	return ctrl.Result{}, blocker
 }

@@ -34,8 +34,13 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 		return result, err
 	}
 	touched := lists.Without(lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters(), s.Status.LeftClusters()), forsaken)
-	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
-		return result, err
+	if len(touched) > 0 {
+		if err := r.leadership.Confirm(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+		if err := r.each(ctx, s, on(touched), nil, nil, delivery.Driver.Remove); err != nil {
+			return r.retry(ctx, s, err)
+		}
 	}
 	now := r.clock.Now()
 	s.happened(now, v1alpha1.Event{Type: v1alpha1.EventRemoved, After: r.sinceThen(s.since())})
@@ -99,21 +104,6 @@ func (r *instanceReconciler) leave(ctx context.Context, s *scope, forsaken []str
 		return ctrl.Result{}, err
 	}
 	if err := leaver.Leave(ctx, s.ServiceInstance); err != nil {
-		return r.retry(ctx, s, err)
-	}
-	return ctrl.Result{}, nil
-}
-
-// removeFrom removes the instance from clusters, all at once. A zero result means that nothing
-// is left on any of them.
-func (r *instanceReconciler) removeFrom(ctx context.Context, s *scope, names []string) (ctrl.Result, error) {
-	if len(names) == 0 {
-		return ctrl.Result{}, nil
-	}
-	if err := r.leadership.Confirm(ctx); err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.each(ctx, s, on(names), nil, nil, delivery.Driver.Remove); err != nil {
 		return r.retry(ctx, s, err)
 	}
 	return ctrl.Result{}, nil

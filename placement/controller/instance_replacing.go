@@ -118,22 +118,21 @@ func whileReplacing(decided, before *v1alpha1.Decision, answering []string) []v1
 	return placements
 }
 
-// keepReplaced adds to a decision what the one before it has reserved on the same clusters, if that is more
-// than the new one reserves and the one delivered last did: the one before may be delivered in part.
+// keepReplaced adds to a decision what the one before it has reserved on the same clusters, and what is left there, if that
+// is more than the new one reserves and the one delivered last did: the one before may be delivered in part. Nothing else is
+// left on its clusters from now on.
 func (s *scope) keepReplaced(d *v1alpha1.Decision) {
-	if s.Status.Decision == nil {
-		return
-	}
 	delivered := s.Status.DeliveredDecision()
 	for i := range d.Placements {
 		p := &d.Placements[i]
 		before := placementOn(s.Status.Decision, p.Cluster)
-		carried := greatest(before.Reserved, before.Replaced)
+		carried := greatest(greatest(before.Reserved, before.Replaced), s.leftOn(p.Cluster))
 		held := greatest(p.Reserved, placementOn(delivered, p.Cluster).Reserved)
 		if !equality.Semantic.DeepEqual(greatest(held, carried), held) {
 			p.Replaced = carried
 		}
 	}
+	s.recordCleaned(d.Clusters())
 }
 
 // placementOn returns the placement on a cluster; an empty one if there is none.
@@ -155,10 +154,12 @@ func componentOf(w *v1alpha1.WorkloadPlan, name string) *v1alpha1.WorkloadCompon
 
 // greatest returns the greater of two amounts of each resource.
 func greatest(a, b corev1.ResourceList) corev1.ResourceList {
-	most := a.DeepCopy()
-	for name, amount := range b {
-		if has, ok := most[name]; !ok || amount.Cmp(has) > 0 {
-			most[name] = amount
+	most := corev1.ResourceList{}
+	for _, all := range []corev1.ResourceList{a, b} {
+		for name, amount := range all {
+			if has, ok := most[name]; !ok || amount.Cmp(has) > 0 {
+				most[name] = amount.DeepCopy()
+			}
 		}
 	}
 	return most

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,8 @@ type scope struct {
 	heard bool
 	// warnings name the quotas that the consumer nears by the decision of this pass.
 	warnings []string
+	// unclean is the error with which clean has failed in this pass. It holds up no other phase.
+	unclean error
 	// queued is true while the instance waits for its turn to move.
 	queued bool
 	// ready is condition Ready as the hub has it; "" if it is not set.
@@ -105,6 +108,15 @@ func (s *scope) late() bool {
 func (s *scope) soon(since time.Time) ctrl.Result {
 	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
 	return ctrl.Result{RequeueAfter: min(max(s.now.Sub(since)/4, shortest), longest)}
+}
+
+// soonFor is soon, but not before what is waited for asks for it.
+func (s *scope) soonFor(blocker error, since time.Time) time.Duration {
+	soon := s.soon(since).RequeueAfter
+	if waits := (*delivery.PendingError)(nil); errors.As(blocker, &waits) {
+		return max(soon, waits.NotBefore)
+	}
+	return soon
 }
 
 // wanted returns the state to deliver: the requested one or, if that has been handled, the one

@@ -170,16 +170,11 @@ func (s *scope) recordReplaced() {
 	}
 }
 
-// recordDelivered records that every chosen cluster matches the decision, and which clusters the
-// instance had to leave.
+// recordDelivered records that every chosen cluster matches the decision, and what of the one delivered before is to be
+// removed now.
 func (s *scope) recordDelivered() {
-	if before := s.Status.DeliveredDecision(); before != nil {
-		for _, p := range before.Placements {
-			if slices.Contains(named(whole(s.Status.Decision.Leaving)), p.Cluster) {
-				s.recordLeft(p)
-			}
-		}
-	}
+	s.recordLeft(s.Status.DeliveredDecision(), s.Status.Decision)
+	s.recordKept()
 	s.recordMove()
 	if data := s.Status.Decision.Data; data != nil && data.Request != "" {
 		s.recordRestored(data, "")

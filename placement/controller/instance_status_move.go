@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -18,7 +19,7 @@ func (s *scope) recordMoveFailed() { s.Status.Operation.Failing, s.failing = nil
 
 // recordDepartures completes a decision that was made without the clusters that are due. It lists those
 // that the instance was delivered to as leaving. It adds those that it may have been delivered
-// to since, and that cannot be cleaned up now, to status.left.
+// to since, and that the decision does not use, to status.left.
 func (s *scope) recordDepartures(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 	before := map[string]v1alpha1.Departure{}
 	if s.Status.IsMoving() {
@@ -52,23 +53,50 @@ func (s *scope) recordDepartures(decided *v1alpha1.Decision, due []v1alpha1.Depa
 			decided.Joining = append(decided.Joining, v1alpha1.Arrival{Cluster: name, At: metav1.NewTime(s.now)})
 		}
 	}
-	if s.Status.Decision != nil {
-		for _, p := range s.Status.Decision.Placements {
-			if slices.Contains(named(due), p.Cluster) && !slices.Contains(s.Status.DeliveredDecision().Clusters(), p.Cluster) {
-				s.recordLeft(p)
-			}
-		}
-	}
-	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
-		return slices.Contains(decided.Clusters(), l.Cluster) // the instance is on the cluster again
-	})
+	s.recordLeft(s.Status.Decision, decided, s.Status.DeliveredDecision())
 }
 
-// recordLeft records a placement that is to be removed as soon as its cluster allows it.
-func (s *scope) recordLeft(p v1alpha1.Placement) {
-	if !slices.ContainsFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == p.Cluster }) {
-		s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
+// recordLeft records the placements of a decision on clusters that none of the next ones uses. They are removed as soon as
+// their clusters allow it.
+func (s *scope) recordLeft(d *v1alpha1.Decision, next ...*v1alpha1.Decision) {
+	for _, name := range d.Clusters() {
+		if !slices.ContainsFunc(next, func(n *v1alpha1.Decision) bool { return n.Uses(name) }) {
+			s.recordRest(*d.On(name).DeepCopy())
+		}
 	}
+}
+
+// recordKept records where volumes are kept that the decision no longer has.
+func (s *scope) recordKept() {
+	for i := range s.Status.Decision.Placements {
+		p := &s.Status.Decision.Placements[i]
+		if !s.said[p.Cluster].Kept {
+			continue
+		}
+		rest := p.DeepCopy()
+		if former := s.Status.DeliveredDecision().On(p.Cluster); former != nil {
+			rest = former.DeepCopy()
+			rest.Replaced = p.Replaced
+		}
+		s.recordRest(*rest)
+	}
+}
+
+// recordRest records what is to be removed from a cluster, with all that it may take there.
+func (s *scope) recordRest(p v1alpha1.Placement) {
+	p.Reserved, p.Replaced = greatest(greatest(p.Reserved, p.Replaced), s.leftOn(p.Cluster)), nil
+	s.recordCleaned([]string{p.Cluster})
+	s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
+}
+
+// leftOn returns what the rest of the instance on a cluster has reserved there; nil if nothing is left.
+func (s *scope) leftOn(cluster string) corev1.ResourceList {
+	for i := range s.Status.Left {
+		if s.Status.Left[i].Cluster == cluster {
+			return s.Status.Left[i].Reserved
+		}
+	}
+	return nil
 }
 
 // recordMove records what the delivered decision has changed for the consumer.
@@ -115,8 +143,12 @@ func (s *scope) recordStays() (news bool) {
 	return s.set(v1alpha1.ConditionPlaced, placed.Status, placed.Reason, "stays on "+where(s.Status.DeliveredDecision()))
 }
 
-// restore makes the delivered decision the current one again, or none if nothing was delivered.
-func (s *scope) restore() { s.Status.Decision = s.Status.DeliveredDecision().DeepCopy() }
+// restore makes the delivered decision the current one again, or none if nothing was delivered. What the current one has
+// put elsewhere is to be removed.
+func (s *scope) restore() {
+	s.recordLeft(s.Status.Decision, s.Status.DeliveredDecision())
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+}
 
 // recordCleaned drops clusters on which nothing of the instance is left any more.
 func (s *scope) recordCleaned(clusters []string) {

@@ -189,8 +189,8 @@ func TestAFailedProvisionThatCannotBeCleanedUpKeepsItsReservationTillItIs(t *tes
 	if _, err := w.pass("si-a"); err == nil {
 		t.Fatal("want an error, so that it is tried again")
 	}
-	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateFailed, "cleaning up")
-	w.wantReserved("eu", 2)
+	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateFailed, "not delivered in time")
+	w.wantLeft(w.instance("si-a"), 2, "eu")
 
 	w.driver.fail("remove eu", nil)
 	instance := w.passes("si-a")

@@ -328,8 +328,10 @@ func TestARefusedMoveIsNotRepeatedWhileItIsUndone(t *testing.T) {
 	w.drain("eu")
 	_, err := w.pass("si-web")
 	w.must(err)
-	if f := w.instance("si-web").Status.Operation.Failing; f == nil {
+	if refused := w.instance("si-web"); !refused.Status.IsStranded() {
 		t.Fatal("the refusal is not remembered")
+	} else {
+		w.wantLeft(refused, 2, "us")
 	}
 	w.driver.called()
 	w.after(5 * time.Second)
@@ -343,7 +345,7 @@ func TestARefusedMoveIsNotRepeatedWhileItIsUndone(t *testing.T) {
 	w.must(err)
 	a := w.instance("si-web")
 	w.wantOn(a, "eu")
-	if a.Status.Operation.Failing != nil || !a.Status.IsStranded() || a.Status.Operation.State != v1alpha1.StateSucceeded {
+	if w.wantLeft(a, 0); a.Status.Operation.Failing != nil || !a.Status.IsStranded() || a.Status.Operation.State != v1alpha1.StateSucceeded {
 		t.Errorf("after that, it says %+v and %+v", a.Status.Operation, a.Status.Conditions)
 	}
 }

@@ -45,7 +45,8 @@ type Delivery struct {
 	// Former is the workload of the state in force there, which is Workload itself unless an update is being delivered;
 	// nil if there is none. A volume that has grown beyond Workload stays as it is, unless Workload orders less than Former.
 	Former *workload.Order
-	// KeepsVolumes keeps the volumes that Workload no longer has, because the update may fail on another cluster.
+	// KeepsVolumes keeps the volumes that Workload no longer has, because what is delivered is not committed: Former may be
+	// delivered again.
 	KeepsVolumes bool
 	// Data is a step with the content of the workload's volumes: the workload is delivered stopped,
 	// and the hooks of the step run. Nil means that it is delivered to run.

@@ -170,6 +170,9 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 		if err := t.checkUse(before); err != nil {
 			return err
 		}
+		if len(t.stale.kinds()) > 0 {
+			digest = ""
+		}
 		if err := t.fill(ctx, objects, t.hard, known, digest); err != nil || t.preparing || t.data != nil || t.keeps() {
 			return err
 		}

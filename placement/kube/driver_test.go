@@ -68,7 +68,7 @@ func TestOnCluster(t *testing.T) {
 		{"claims of templates are deleted with their pods", claimsOfTemplatesAreDeleted},
 		{"claims of a set with an autoscaler stay until the update works", claimsStayUntilAScaledSetWorks},
 		{"a set that was stopped starts again", aStoppedSetStartsAgain},
-		{"volumes are kept while the update may fail elsewhere", volumesAreKept},
+		{"volumes are kept until the update is committed", volumesAreKept},
 		{"claims of pods that somebody has added stay", claimsOfAddedPodsStay},
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
 		{"a workload that exceeds its quota says why", aRuntimeClassTakesMore},

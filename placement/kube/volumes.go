@@ -20,7 +20,8 @@ import (
 )
 
 // What volumes contain cannot be applied again. So claims that the order no longer has are deleted last, when the
-// workload works: until then the former order can be delivered again, with its data. A StatefulSet that makes claims of
+// workload works and the hub has that (delivery.Delivery.KeepsVolumes): until then the former order can be delivered
+// again, with its data. A StatefulSet that makes claims of
 // templates is kept, without pods, until its claims are deleted, because they are found by it. Its retention policy
 // cannot replace that: it deletes claims with their pods, before the others work. See retain.
 

@@ -164,7 +164,7 @@ func volumesStayUntilTheNextWorks(t *testing.T, f *fixture) {
 	}
 }
 
-// While an update may fail on another cluster, what it drops of volumes stays, and is said; no call lowers the quota and raises
+// Until an update is committed, what it drops of volumes stays, and is said; no call lowers the quota and raises
 // it again.
 func volumesAreKept(t *testing.T, f *fixture) {
 	f.volume(t, "volumes-are-kept")

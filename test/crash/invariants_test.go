@@ -26,7 +26,7 @@ import (
 // delivered checks that the instance is on so many clusters, exactly those of its
 // decision, and each with the quota that is reserved there.
 func (i *instance) delivered(ctx context.Context, clusters int) error {
-	seen, err := i.inHub(ctx)
+	seen, err := i.cleaned(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,9 +63,23 @@ func (i *instance) delivered(ctx context.Context, clusters int) error {
 	})
 }
 
+// cleaned waits until nothing is left of the instance that it does not need any more, as its status says, and returns it.
+func (i *instance) cleaned(ctx context.Context) (seen *v1alpha1.ServiceInstance, err error) {
+	err = until(ctx, func(ctx context.Context) error {
+		if seen, err = i.inHub(ctx); err != nil {
+			return err
+		}
+		if left := seen.Status.LeftClusters(); len(left) > 0 {
+			return fmt.Errorf("%s has left %v, which are not cleaned", i.id, left)
+		}
+		return nil
+	})
+	return seen, err
+}
+
 // undelivered checks that a failed provision has left nothing, and holds nothing.
 func (i *instance) undelivered(ctx context.Context) error {
-	seen, err := i.inHub(ctx)
+	seen, err := i.cleaned(ctx)
 	if err != nil {
 		return err
 	}
