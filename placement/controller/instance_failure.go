@@ -68,7 +68,8 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 	}
 	// It does not wait for clusters that the instance has to leave because they are lost:
 	// the instance moves next or, if such a cluster returns first, is checked.
-	leaves := lists.Union(named(r.departures(s, r.coverage(s).Surplus)), named(s.Status.Decision.Leaving))
+	due, _ := r.departures(s, r.coverage(s).Surplus)
+	leaves := lists.Union(named(due), named(s.Status.Decision.Leaving))
 	lost := lists.Without(leaves, r.answering())
 	keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
 		return slices.Contains(lost, p.Cluster)

@@ -29,19 +29,19 @@ import (
 
 // departures returns which of the clusters that the instance is on, or is being delivered to,
 // it has to leave now. It triggers another pass when the next one becomes due. surplus are
-// clusters that the instance's plan does not need, with the reason (see coverage).
-func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v1alpha1.Departure {
+// clusters that the instance's plan does not need, with the reason (see coverage). known is false
+// while the plan is unknown, and with it what the instance tolerates: the catalog may not be loaded yet.
+func (r *instanceReconciler) departures(s *scope, surplus map[string]string) (due []v1alpha1.Departure, known bool) {
 	if s.Status.IsFixed() {
-		return s.refused()
+		return s.refused(), true
 	}
 	snapshot := r.inventory.Snapshot()
 	tolerations, known := r.tolerations(s)
-	if !known { // the catalog is not loaded yet, so the plan's tolerations are unknown
+	if !known {
 		s.lookAgain(catalogPatience)
-		return nil
+		return nil, false
 	}
 	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
-	var due []v1alpha1.Departure
 	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
 		c := snapshot.Cluster(name)
 		pinned, restored := s.Status.IsPinnedOn(name), s.restoredElsewhere(name)
@@ -81,7 +81,7 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 			due = append(due, d)
 		}
 	}
-	return due
+	return due, true
 }
 
 // byOperator is the reason of a departure requested by AnnotationLeave.

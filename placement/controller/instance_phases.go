@@ -23,21 +23,24 @@ import (
 // that it has to leave, and that the decision is on the hub before any cluster is touched.
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
 	groups := r.coverage(s)
-	due := r.departures(s, groups.Surplus)
+	due, known := r.departures(s, groups.Surplus)
 	move := s.mustMove(due) || s.Status.IsFinished() && !s.Status.IsMoving() && (s.Status.IsDisplaced() || groups.Lacks)
 	foreign := r.foreign(s)
 	switch {
 	case s.Status.IsFinished() && s.Status.Delivered == nil:
 		return ctrl.Result{}, nil
-	case foreign && s.Status.IsFinished() && len(due) == 0 && !s.Status.IsDisplaced():
+	case foreign && s.Status.IsFinished() && known && len(due) == 0 && !s.Status.IsDisplaced():
 		return r.withdraw(ctx, s) // by this leader's knowledge it stays where it is
 	case foreign && s.Status.IsFinished():
 		move = true
 	}
 	switch {
 	case !s.Status.IsFinished() && s.sameAsDelivered():
-		return r.recordContext(ctx, s, move)
+		return r.recordContext(ctx, s, move || !known)
 	case !move && !foreign && (s.Status.IsFinished() || s.decided()):
+		if !known {
+			return ctrl.Result{}, nil // nothing shows that it may stay
+		}
 		return r.settled(ctx, s, due)
 	case !foreign && r.rests(s):
 		return ctrl.Result{}, nil
