@@ -128,8 +128,11 @@ func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Tolerat
 		id = s.Status.Delivered.State.PlanID
 	}
 	plan, err := r.plan(s.Spec.ServiceID, id)
-	if err != nil || plan.Resources == nil {
+	switch {
+	case err != nil:
 		return nil, false
+	case plan.Resources == nil: // it orders from brokers, or makes clusters
+		return nil, true
 	}
 	return plan.Resources.Tolerations, true
 }

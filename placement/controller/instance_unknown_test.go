@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,3 +87,15 @@ func TestAMoveOfAnotherLeaderOutlivesAPassBeforeTheCatalogIsLoaded(t *testing.T)
 type lateTerm struct{ soleWriter }
 
 func (lateTerm) Term() string { return "late" }
+
+// A plan without resources is no unknown plan: what waits for room waits for the inventory, not for the catalog.
+func TestAPlanWithoutResourcesIsKnown(t *testing.T) {
+	w, _ := newUpstreamWorld(t)
+	w.broker("", "a", "b", "c")
+	w.provision("db", "plan-upstream", "")
+	result, err := w.pass("db")
+	w.must(err)
+	if result.RequeueAfter < time.Minute {
+		t.Errorf("it waits, and is looked at again in %v", result.RequeueAfter)
+	}
+}
