@@ -35,9 +35,10 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	if u := b.Status.Upstream; u != nil && u.Failure != "" {
 		return c.failUpstream(ctx, b, instance, u.Failure)
 	}
+	before := b.Status.Upstream.DeepCopy()
 	issued, found, err := c.issueAndFind(ctx, b, instance)
 	if pending := (*upstreamPendingError)(nil); errors.As(err, &pending) && !c.overdue(b) {
-		return c.waitUpstream(ctx, b, pending)
+		return c.waitUpstream(ctx, b, before, pending)
 	}
 	if refused := (*upstreamRefusedError)(nil); errors.As(err, &refused) {
 		log.FromContext(ctx).Info("another broker does not bind", "binding", b.Name, "reason", refused.Error())

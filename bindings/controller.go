@@ -258,7 +258,15 @@ func (c *Controller) since(b *v1alpha1.ServiceBinding) *metav1.Duration {
 
 // wait records what the operation waits for; it writes only changes.
 func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind v1alpha1.OperationType, description string) error {
-	changed := c.begin(b, kind)
+	if !c.recordWaiting(b, kind, description) {
+		return nil
+	}
+	return c.writeStatus(ctx, b)
+}
+
+// recordWaiting puts into status what the operation waits for, and reports whether that is new.
+func (c *Controller) recordWaiting(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationType, description string) (changed bool) {
+	changed = c.begin(b, kind)
 	if b.Status.Operation.Description != description {
 		b.Status.Operation.Description, changed = description, true
 	}
@@ -266,13 +274,7 @@ func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind 
 	if kind == v1alpha1.OperationUnbind {
 		reason = v1alpha1.ReasonDeleting
 	}
-	if v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, description) {
-		changed = true
-	}
-	if !changed {
-		return nil
-	}
-	return c.writeStatus(ctx, b)
+	return v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, description) || changed
 }
 
 // fail ends the bind permanently.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,9 +175,14 @@ func (c *Controller) predecessorUpstream(ctx context.Context, b *v1alpha1.Servic
 	return "", nil
 }
 
-// waitUpstream records that another broker is binding.
-func (c *Controller) waitUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, pending *upstreamPendingError) (reconcile.Result, error) {
-	return reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}, c.wait(ctx, b, v1alpha1.OperationBind, "waiting for the provider to bind the instance")
+// waitUpstream records that another broker is binding, with the operation that it has accepted since before.
+func (c *Controller) waitUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, before *v1alpha1.BindingUpstream, pending *upstreamPendingError) (reconcile.Result, error) {
+	again := reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}
+	news := c.recordWaiting(b, v1alpha1.OperationBind, "waiting for the provider to bind the instance")
+	if !news && equality.Semantic.DeepEqual(before, b.Status.Upstream) {
+		return again, nil
+	}
+	return again, c.writeStatus(ctx, b)
 }
 
 // failUpstream ends a bind for good, once nothing of it is left at the broker (OSB 2.17, "Orphan

@@ -325,3 +325,35 @@ func TestTheHubMayFailOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestAcceptedAfterAWait: a broker that first asks to wait, and then binds later, is asked to bind until it accepts that, and
+// polled afterwards.
+func TestAcceptedAfterAWait(t *testing.T) {
+	for name, refusal := range map[string]struct {
+		status int
+		body   string
+	}{
+		"something else is under way": {http.StatusUnprocessableEntity, `{"error": "ConcurrencyError"}`},
+		"not now":                     {http.StatusServiceUnavailable, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, true)
+			var asked []string
+			u.front = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+				asked = append(asked, r.Method)
+				if len(asked) > 1 {
+					return false
+				}
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(refusal.status)
+				_, _ = w.Write([]byte(refusal.body))
+				return true
+			}
+			b := u.order("b", "")
+			u.pass(b, ended)
+			if b.Status.Operation.State != v1alpha1.StateSucceeded || len(asked) < 4 || slices.Contains(asked[2:], http.MethodPut) {
+				t.Errorf("it is %+v after %v", b.Status.Operation, asked)
+			}
+		})
+	}
+}
