@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -134,7 +135,7 @@ func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding
 	case err != nil:
 		return nil, err
 	case accepted.Done && len(bound.Credentials.Reveal()) == 0 && p.Upstream.BindingsRetrievable:
-		return broker.FetchBinding(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID) // it was bound before this process was killed
+		return fetchUpstream(ctx, u, broker) // it was bound before this process was killed
 	case accepted.Done:
 		return bound, nil
 	}
@@ -145,8 +146,12 @@ func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding
 // pollUpstream asks what has become of a bind that the broker has accepted.
 func (c *Controller) pollUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, broker *osbclient.Client) (*osbclient.Binding, error) {
 	u := b.Status.Upstream
-	polled, err := broker.BindingLastOperation(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID, *u.Operation)
+	polled, err := osbclient.Poll(&u.Operation, func(operation string) (osbclient.Operation, error) {
+		return broker.BindingLastOperation(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID, operation)
+	})
 	switch {
+	case err != nil && u.Operation == nil: // it is asked for again
+		return nil, &upstreamPendingError{broker: u.Broker}
 	case err != nil:
 		return nil, err
 	case polled.State == osbclient.InProgress:
@@ -154,7 +159,17 @@ func (c *Controller) pollUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 	case polled.State == osbclient.Failed:
 		return nil, &upstreamRefusedError{broker: u.Broker, err: errors.New("bind failed: " + polled.Description), description: polled.Description}
 	}
-	return broker.FetchBinding(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID)
+	return fetchUpstream(ctx, u, broker)
+}
+
+// fetchUpstream reads a binding that the broker has made. A broker that answers by 5xx is asked again: that says nothing
+// about the binding.
+func fetchUpstream(ctx context.Context, u *v1alpha1.BindingUpstream, broker *osbclient.Client) (*osbclient.Binding, error) {
+	bound, err := broker.FetchBinding(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID)
+	if answer := (*osbclient.Error)(nil); errors.As(err, &answer) && answer.Status >= http.StatusInternalServerError {
+		return nil, &upstreamPendingError{broker: u.Broker, pause: answer.RetryAfter}
+	}
+	return bound, err
 }
 
 // predecessorUpstream returns the id, at the same broker, of the binding that this one replaces, if the

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -352,6 +353,39 @@ func TestAcceptedAfterAWait(t *testing.T) {
 			b := u.order("b", "")
 			u.pass(b, ended)
 			if b.Status.Operation.State != v1alpha1.StateSucceeded || len(asked) < 4 || slices.Contains(asked[2:], http.MethodPut) {
+				t.Errorf("it is %+v after %v", b.Status.Operation, asked)
+			}
+		})
+	}
+}
+
+// TestPollsThatFail: a broker that fails once to answer how far a bind is has not refused it (OSB 2.17, "Polling Last
+// Operation"). A bind that it does not know any more is asked for again.
+func TestPollsThatFail(t *testing.T) {
+	for name, row := range map[string]struct {
+		path   string // its end
+		status int
+		puts   int
+	}{
+		"500 to a poll":  {"/last_operation", http.StatusInternalServerError, 1},
+		"404 to a poll":  {"/last_operation", http.StatusNotFound, 2},
+		"500 to a fetch": {osbclient.BindingID(hubID, "eu", v1alpha1.BindingName("p", "one", "b")), http.StatusInternalServerError, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, true)
+			failed, asked := false, map[string]int{}
+			u.front = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+				if asked[r.Method]++; failed || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, row.path) {
+					return false
+				}
+				failed = true
+				w.WriteHeader(row.status)
+				_, _ = w.Write([]byte("{}"))
+				return true
+			}
+			b := u.order("b", "")
+			u.pass(b, ended)
+			if b.Status.Operation.State != v1alpha1.StateSucceeded || !failed || asked[http.MethodPut] != row.puts || asked[http.MethodDelete] > 0 {
 				t.Errorf("it is %+v after %v", b.Status.Operation, asked)
 			}
 		})

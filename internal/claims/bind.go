@@ -76,12 +76,11 @@ func (b *bindingPass) ask(ctx context.Context, want *wantedBinding) (*osbclient.
 			return bound, nil, nil
 		}
 	} else {
-		polled, err := broker.BindingLastOperation(ctx, next.InstanceID, next.ID, next.ServiceID, next.PlanID, *next.Token)
+		polled, err := osbclient.Poll(&next.Token, func(token string) (osbclient.Operation, error) {
+			return broker.BindingLastOperation(ctx, next.InstanceID, next.ID, next.ServiceID, next.PlanID, token)
+		})
 		switch {
-		case err != nil && judge(err) == refuse:
-			next.Token = nil // the broker does not know the operation: it is asked for again
-			return nil, waits(0, err.Error()), nil
-		case err != nil:
+		case err != nil: // without a token, it is asked for again
 			return nil, waits(0, err.Error()), nil
 		case polled.Gone:
 			return nil, nil, &failedError{"the broker does not know the binding any more"}

@@ -304,17 +304,16 @@ func (s *servicePass) poll(ctx context.Context, operation *claimsv1.ServiceOpera
 	if has := s.claim.Status.Instance; has != nil {
 		plan = has.PlanID // of an update, the plan before it (OSB 2.17, "Polling Last Operation")
 	}
-	polled, err := s.Broker().LastOperation(ctx, string(s.claim.UID), operation.To.ServiceID, plan, *operation.Token)
+	polled, err := osbclient.Poll(&operation.Token, func(token string) (osbclient.Operation, error) {
+		return s.Broker().LastOperation(ctx, string(s.claim.UID), operation.To.ServiceID, plan, token)
+	})
 	hide := s.hidden(ctx)
 	polled.Description = hide.text(polled.Description)
 	switch {
-	case err != nil && judge(err) == repeat:
-		return unavailable(err, hide), nil
-	case err != nil && judge(err) == refuse:
-		operation.Token = nil // the broker does not know the operation: it is asked for again
+	case err != nil && operation.Token == nil: // it is asked for again
 		return s.waits(0, hide.text(err.Error())), nil
 	case err != nil:
-		return s.waits(0, hide.text(err.Error())), nil
+		return unavailable(err, hide), nil
 	case polled.Gone:
 		return s.ended(ctx, "the broker does not know the instance any more", false)
 	case polled.State == osbclient.Succeeded:

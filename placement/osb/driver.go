@@ -105,7 +105,7 @@ func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) erro
 		accepted, err = t.client.Update(ctx, t.id, t.change(want, has))
 	}
 	switch {
-	case err != nil && has != nil && has.digest == want.digest && isRefused(err):
+	case err != nil && has != nil && has.digest == want.digest && osbclient.IsRefused(err):
 		t.notUndone = true
 		return nil // an update is undone, and the broker says that it was not carried out
 	case has == nil && osbclient.IsMaintenanceConflict(err):
@@ -136,10 +136,12 @@ func (t *tenant) outdated(ctx context.Context, want *wanted, refusal error) erro
 
 // poll asks for the state of an operation that the broker has accepted.
 func (t *tenant) poll(ctx context.Context, want *wanted, planID, operation string) error {
-	polled, err := t.client.LastOperation(ctx, t.id, want.ServiceID, planID, operation)
+	token := &operation
+	polled, err := osbclient.Poll(&token, func(operation string) (osbclient.Operation, error) {
+		return t.client.LastOperation(ctx, t.id, want.ServiceID, planID, operation)
+	})
 	switch {
-	case err != nil && isRefused(err):
-		// The broker does not know the operation. The request is made again.
+	case err != nil && token == nil: // the request is made again
 		return fmt.Errorf("broker %s: %w", t.broker, err)
 	case err != nil:
 		return t.waits(want, operation, retryAfter(err), err.Error())
@@ -217,12 +219,6 @@ func because(description string) string {
 		return ""
 	}
 	return ": " + description
-}
-
-// isRefused reports whether the broker has answered, by 4xx, that nothing was done and a repetition is in vain.
-func isRefused(err error) bool {
-	answer := (*osbclient.Error)(nil)
-	return errors.As(err, &answer) && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError && !osbclient.IsTransient(err)
 }
 
 func retryAfter(err error) time.Duration {
