@@ -132,6 +132,10 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 			return nil, nil, err
 		}
 	}
+	if sameObject(rawOf(desired.Parameters), rawOf(current.Parameters)) {
+		// Such as {} instead of none. The controller compares what is stored.
+		desired.Parameters = current.Parameters.DeepCopy()
+	}
 	if request.RawContext != nil {
 		desired.Context = extension(request.RawContext)
 	}

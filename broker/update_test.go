@@ -75,6 +75,15 @@ func TestUpdate(t *testing.T) {
 		}
 	})
 
+	t.Run("a new context with the parameters that there are, in other words, changes the context alone", func(t *testing.T) {
+		f := f.in(t)
+		f.provisioned("worded", planSmall, "context", object{"platform": "cloudfoundry", "instance_name": "a"})
+		f.want(http.StatusOK, "PATCH", "/v2/service_instances/worded", patch("context", object{"platform": "cloudfoundry", "instance_name": "b"}, "parameters", object{}))
+		if got := f.instance("cf-eu", "worded").Spec.Desired; got.Parameters != nil || !strings.Contains(string(got.Context.Raw), `"b"`) {
+			t.Errorf("the controller is to deliver parameters %s and context %s", got.Raw(), got.Context.Raw)
+		}
+	})
+
 	t.Run("a context that is not recorded is an error", func(t *testing.T) {
 		f := f.in(t)
 		f.provisioned("unnamed", planSmall, "context", object{"platform": "cloudfoundry", "instance_name": "a"})
