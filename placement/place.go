@@ -185,7 +185,7 @@ func (p *page) passing(filters []filter) set {
 	return rows
 }
 
-// judgeOthers judges the clusters that the request is not on. What orders clusters of equal rank is then known of all.
+// judgeOthers judges the clusters that the request is not on, and then sets what breaks ties of those that it is on.
 func (e *evaluation) judgeOthers() {
 	e.filterOthers()
 	for i := range e.current {

@@ -18,7 +18,7 @@ type scorerKind struct {
 	of func(*scorer, position) int32
 }
 
-// weighted is a scorer that counts for a request.
+// weighted is a scorer that has a weight in a request.
 type weighted struct {
 	weight int64
 	of     func(*scorer, position) int32
