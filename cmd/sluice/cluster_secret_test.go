@@ -128,7 +128,7 @@ func TestSinkRemovedByHalves(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(key), key); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret with the key of a removed sink: %v", err)
 	}
-	if _, err := run("sink", "remove", "billing"); err == nil || !strings.Contains(err.Error(), "not found") {
+	if _, err := run("sink", "remove", "billing"); err == nil || !strings.Contains(err.Error(), "sink billing: there is none of this name") {
 		t.Errorf("a removal of nothing: %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func (f *consoleFlags) open(cmd *cobra.Command, hub *hubFlags, caller access.Cal
 	if caller.Role == access.Provider {
 		key := client.ObjectKey{Namespace: hub.namespace, Name: caller.Name}
 		if err := c.Get(cmd.Context(), key, &v1alpha1.Provider{}); err != nil {
-			return fmt.Errorf("--as-provider: %w", err)
+			return fmt.Errorf("--as-provider %s: %w", caller.Name, err)
 		}
 	}
 	ticket, err := (&access.Tokens{Hub: c, Namespace: hub.namespace, Seal: keys}).Ticket(cmd.Context(), caller)

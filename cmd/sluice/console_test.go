@@ -51,7 +51,7 @@ func TestConsoleLinks(t *testing.T) {
 		}
 	}
 	for arguments, why := range map[string]string{
-		"--as-provider nobody":                     "not found",
+		"--as-provider nobody":                     "--as-provider nobody: there is none of this name",
 		"--as-provider acme --as-platform a":       "none of the others can be",
 		"--as-platform default --revoke":           "remove them there",
 		"--keyset " + t.TempDir() + "/keyset.json": "--keyset",

@@ -67,6 +67,9 @@ func TestCommandsUseTheFilesOfServe(t *testing.T) {
 func TestCollectWithoutAKeyset(t *testing.T) {
 	_, _, dir := startHub(t)
 	mustSluice(t, "collect", "--data-dir", dir)
+	if out := mustSluice(t, "collect", "-o", "jsonpath={@}", "--data-dir", dir); strings.Contains(out, "null") || !strings.Contains(out, "remnants") {
+		t.Errorf("a document of nothing: %s", out)
+	}
 	if _, err := os.Stat(filepath.Join(dir, keysetName)); !os.IsNotExist(err) {
 		t.Errorf("a keyset: %v", err)
 	}

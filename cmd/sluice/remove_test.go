@@ -76,6 +76,6 @@ func TestRemove(t *testing.T) {
 	refused("want platform, platform/organization or platform/organization/space", "consumer", "add", "city", "--did", "did:web:city.example", "--of", "/city")
 	must("consumer", "remove", "city")
 	for _, noun := range []string{"provider", "consumer", "issuer", "addon"} {
-		refused("not found", noun, "remove", "notary")
+		refused("notary: there is none of this name; `sluice "+noun+" list` shows them all", noun, "remove", "notary")
 	}
 }

@@ -117,7 +117,7 @@ func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 	}
 	var (
 		mu     sync.Mutex
-		report Report
+		report = Report{Remnants: []Remnant{}, Clusters: []string{}} // a script reads them as lists
 		errs   []error
 		group  errgroup.Group
 	)
