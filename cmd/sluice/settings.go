@@ -20,7 +20,8 @@ import (
 // else its default. It does not count as given then: it may be beside a flag that excludes it, which wins.
 
 // settingsHelp is the text of `sluice help settings`.
-const settingsHelp = `Flags that are not on the command line are read from the environment, and then from a file.
+const settingsHelp = `Flags that are not on the command line are read from the environment, and then from a file. An empty variable counts
+as none.
 
 The variable of a flag is SLUICE_, the command, and the flag: SLUICE_SERVE_LISTEN is the flag --listen of sluice serve.
 SLUICE_KUBECONFIG, SLUICE_NAMESPACE, SLUICE_DATA_DIR and SLUICE_OUTPUT are these flags of all commands that have them.
@@ -92,7 +93,7 @@ func (s *settings) apply(cmd *cobra.Command) (err error) {
 			return
 		}
 		for i, name := range variablesOf(cmd, flag.Name) {
-			if value, isSet := os.LookupEnv(name); isSet {
+			if value := os.Getenv(name); value != "" {
 				if failed := flag.Value.Set(value); failed != nil && !isFormat(flag, i == 0) {
 					err = fmt.Errorf("$%s: %q is no value of --%s: %w", name, value, flag.Name, failed)
 				}

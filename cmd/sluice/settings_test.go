@@ -52,6 +52,8 @@ profiles:
 		"the same in the file":                {file, "", "policy show eu", "output", "yaml"},
 		"environment of all and of one":       {"", "SLUICE_NAMESPACE=theirs SLUICE_CLUSTER_LIST_NAMESPACE=mine", "cluster list", "namespace", "mine"},
 		"environment with a list":             {"", "SLUICE_SERVE_JOIN_ALLOW_ADDRESSES=10.0.0.0/8,192.168.0.0/16", "serve", "join-allow-addresses", "[10.0.0.0/8,192.168.0.0/16]"},
+		"environment that is empty":           {"", "SLUICE_SERVE_MOVES_AT_ONCE= SLUICE_OUTPUT=", "serve", "moves-at-once", "10"},
+		"file above an empty environment":     {file, "SLUICE_CLUSTER_LIST_NAMESPACE=", "cluster list", "namespace", "ours"},
 		"the broker of consumers":             {"", "SLUICE_URL=https://broker.example SLUICE_USERNAME=ann", "broker add", "url", ""},
 		"the user at that":                    {"", "SLUICE_URL=https://broker.example SLUICE_USERNAME=ann", "broker add", "username", ""},
 		"command line above environment":      {"", "SLUICE_SERVE_LISTEN=:1", "serve --listen :0", "listen", ":0"},
