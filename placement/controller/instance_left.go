@@ -23,6 +23,7 @@ import (
 // the overlap of the plan is over, and the bindings have followed. A cluster that is lost and removed from the
 // inventory keeps what was there. No other phase waits for it: what fails is tried again by another pass.
 func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, error) {
+	s.unclean = nil
 	if len(s.Status.Left) == 0 {
 		return ctrl.Result{}, nil
 	}
