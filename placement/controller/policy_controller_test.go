@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -63,7 +65,7 @@ func TestAPolicyWhoseStatusIsNotWrittenIsWrittenLaterAndKeepsNoOtherFromIt(t *te
 func TestAPolicySaysThatItConcernsNoPlan(t *testing.T) {
 	w := newWorld(t)
 	offering := &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "queue"}, Spec: v1alpha1.ServiceOfferingSpec{
-		ID: "q", Name: "queue", Description: "Queues.", Plans: []v1alpha1.Plan{{ID: "q-1", Name: "tiny", Description: "One queue.", Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{}}},
+		ID: "q", Name: "queue", Description: "Queues.", Plans: []v1alpha1.Plan{{ID: "q-1", Name: "tiny", Description: "One queue.", Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}}},
 	}}
 	w.must(w.hub.Create(t.Context(), offering))
 	w.policy("a", v1alpha1.PlacementPolicySpec{Match: v1alpha1.PolicyMatch{Plans: []string{"tiny"}}})
