@@ -52,7 +52,10 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, notGranted(host, r.Consumer))
 	}
 	if r.Upstream != nil {
-		asked = append(asked, noCandidate(r.Upstream), refusedBy(r.Upstream.Refused), notOffered(r.Upstream), noRoom(r.Upstream, s))
+		asked = append(asked, noCandidate(r.Upstream), notOffered(r.Upstream), noRoom(r.Upstream, s))
+	}
+	if len(r.Refused) > 0 {
+		asked = append(asked, refusedBy(r.Refused))
 	}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
@@ -163,6 +166,29 @@ func left(clusters []string) filter {
 			return among.and(there)
 		},
 		message: func(*page, int) string { return "the instance leaves it" },
+	}
+}
+
+// Avoid notes which clusters have refused an order or a move.
+func (r *Request) Avoid(refusals []v1alpha1.Refusal) {
+	r.Refused = map[string]string{}
+	for i := range refusals {
+		r.Refused[refusals[i].Cluster] = refusals[i].Description
+	}
+}
+
+func refusedBy(reasons map[string]string) filter {
+	return filter{reason: ReasonRefused,
+		rejects: func(p *page, among set) set {
+			var refused set
+			for row := range among.rows() {
+				if _, ok := reasons[p.clusters[row].Name]; ok {
+					refused.add(row)
+				}
+			}
+			return refused
+		},
+		message: func(p *page, row int) string { return reasons[p.clusters[row].Name] },
 	}
 }
 

@@ -84,6 +84,8 @@ type Request struct {
 	Free bool
 	// Leaving are clusters on which the instance is and must not stay.
 	Leaving []string
+	// Refused are the clusters that have refused what is to be delivered, with their reasons, see Avoid.
+	Refused map[string]string
 	// Components to place together, instead of Resources and Clusters; Links between them; and
 	// ComponentClusters, the clusters that the instance's components are on, by name.
 	Components        []Component

@@ -15,8 +15,6 @@ import (
 type Upstream struct {
 	// Candidates by the name of the broker.
 	Candidates map[string]v1alpha1.UpstreamCandidate
-	// Refused has the reasons of the brokers that have refused this order already, by name.
-	Refused map[string]string
 	// bindable means that the plan's instances can be bound, so that those of the chosen candidate must be, too.
 	bindable bool
 	// has describes the delivered instance, by the name of the broker; keeps means that it stays so where
@@ -48,17 +46,6 @@ func (u *Upstream) Stay(delivered *v1alpha1.Decision, keeps bool) {
 	for i := range delivered.Placements {
 		p := &delivered.Placements[i]
 		u.has[p.Cluster] = p.Upstream
-	}
-}
-
-// Avoid notes which brokers have refused the order.
-func (u *Upstream) Avoid(refusals []v1alpha1.Refusal) {
-	if u == nil {
-		return
-	}
-	u.Refused = map[string]string{}
-	for i := range refusals {
-		u.Refused[refusals[i].Cluster] = refusals[i].Description
 	}
 }
 
@@ -104,15 +91,6 @@ func noCandidate(u *Upstream) filter {
 			return among.without(p.brokersThat(func(c *Cluster) bool { _, named := u.Candidates[c.Name]; return named }))
 		},
 		message: func(*page, int) string { return "is not among the plan's candidates" },
-	}
-}
-
-func refusedBy(reasons map[string]string) filter {
-	return filter{reason: ReasonRefused,
-		rejects: func(p *page, among set) set {
-			return among.and(p.brokersThat(func(c *Cluster) bool { _, refused := reasons[c.Name]; return refused }))
-		},
-		message: func(p *page, row int) string { return reasons[p.clusters[row].Name] },
 	}
 }
 

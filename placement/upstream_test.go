@@ -143,12 +143,12 @@ func TestWhatFailedLately(t *testing.T) {
 				t.Errorf("%v of %s: scores %d: %q, want %d: %q", row.minutes, row.plan, v.Score, v.Message, row.score, row.says)
 			}
 		}
-		u.Avoid([]v1alpha1.Refusal{{Cluster: "cheap", OperationFailure: v1alpha1.OperationFailure{Description: "broker cheap: no disk"}}})
+		r.Avoid([]v1alpha1.Refusal{{Cluster: "cheap", OperationFailure: v1alpha1.OperationFailure{Description: "broker cheap: no disk"}}})
 		d, err := inv.Place(r)
 		if err != nil || d.Placements[0].Cluster != "dear" || d.Rejections[0].Reason != ReasonRefused || d.Rejections[0].Examples[0].Message != "broker cheap: no disk" {
 			t.Errorf("an order that was refused goes to %+v, %v", d, err)
 		}
-		u.Avoid(nil)
+		r.Avoid(nil)
 	}
 }
 

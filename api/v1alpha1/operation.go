@@ -58,7 +58,7 @@ type Operation struct {
 	// Failing is the reason for which the operation will fail, once its effects are undone.
 	Failing *OperationFailure `json:"failing,omitempty"`
 	// Refusals lists the brokers that did not carry out a provision of an upstream plan, the latest last. It
-	// goes on with other candidates of the plan.
+	// goes on with other candidates of the plan. While an instance has to move, these are the clusters that did not take it.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=cluster
@@ -114,13 +114,13 @@ func ParseOperationToken(s string) (OperationToken, bool) {
 	}
 }
 
-// Refusal is a broker that did not carry an operation out.
+// Refusal is a broker that did not carry an operation out, or a cluster that did not take a move.
 type Refusal struct {
-	// Cluster is the name of the member cluster with the driver osb.
+	// Cluster is the name of the member cluster; of a broker it is the one with the driver osb.
 	Cluster string `json:"cluster"`
-	// OperationFailure is the broker's reason.
+	// OperationFailure is its reason.
 	OperationFailure `json:",inline"`
-	// At is when the operation went on elsewhere.
+	// At is when the operation, or the move, was taken from it.
 	At metav1.Time `json:"at"`
 }
 

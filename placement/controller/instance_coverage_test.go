@@ -180,7 +180,7 @@ func TestAMoveToANewGroupSurvives(t *testing.T) {
 		t.Errorf("decision: %+v", instance.Status.Decision)
 	}
 	w.driver.fail("deliver ap-1", &delivery.PendingError{Step: "slow"})
-	w.after(afterRefusal)
+	w.after(dataPatience) // no other cluster fits
 	if instance := w.passes("si-a"); len(instance.Status.Decision.Joining) != 1 {
 		t.Fatalf("decision: %+v", instance.Status.Decision)
 	}

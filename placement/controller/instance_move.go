@@ -219,10 +219,11 @@ func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
 }
 
 // giveUp ends a move that a cluster refuses: the instance stays where it is, and tries again
-// later. The reason is remembered while the move is undone, as in fail.
+// elsewhere later. The reason, and the clusters that refuse, are written before the move is undone, as in fail.
 func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
 	s.failing, s.cause = describe(why), why
 	if s.Status.IsUndelivered() && s.recordFailing() {
+		s.recordMoveRefused()
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}

@@ -155,6 +155,53 @@ func TestAMoveThatTheNewClusterRefusesIsUndone(t *testing.T) {
 	}
 }
 
+// A cluster that refuses a move is not tried again while another fits, also by a Sluice that comes later, and not for a while
+// if none does.
+func TestARefusedMoveGoesElsewhere(t *testing.T) {
+	refused := &delivery.RefusedError{Reason: "the namespace is somebody else's"}
+	w := onEU(t)
+	w.driver.fail("deliver us", refused)
+	w.driver.fail("deliver ap", refused)
+	w.drain("eu")
+	for i, want := range []string{"deliver us", "deliver ap"} {
+		w.driver.called()
+		result, err := w.pass("si-a")
+		w.must(err)
+		if got := w.driver.called(); !slices.Contains(got, want) || result.RequeueAfter != afterRefusal || len(w.instance("si-a").Status.Operation.Refusals) != i+1 {
+			t.Errorf("it calls %v, and comes again in %v, with %+v", got, result.RequeueAfter, w.instance("si-a").Status.Operation.Refusals)
+		}
+		w.after(afterRefusal)
+		w.start()
+		w.must(w.reconciler.recovery.ensure(t.Context()))
+		w.drain("eu")
+	}
+	w.driver.fail("deliver us", nil)
+	result, err := w.pass("si-a")
+	w.must(err)
+	instance := w.instance("si-a")
+	c := meta.FindStatusCondition(instance.Status.Conditions, v1alpha1.ConditionPlaced)
+	if w.wantOn(instance, "eu"); result.RequeueAfter <= 0 || result.RequeueAfter > dataPatience || c.Reason != v1alpha1.ReasonStranded || !strings.Contains(c.Message, "somebody else's") {
+		t.Errorf("it comes again in %v, with %+v", result.RequeueAfter, c)
+	}
+	w.after(dataPatience)
+	instance = w.settle("si-a")
+	if w.wantOn(instance, "us"); len(instance.Status.Operation.Refusals) > 0 {
+		t.Errorf("it moved, and still knows %+v", instance.Status.Operation.Refusals)
+	}
+}
+
+// What refused a move is forgotten when the instance does not have to move any more.
+func TestRefusalsEndWithTheMove(t *testing.T) {
+	w := onEU(t)
+	w.driver.fail("deliver us", &delivery.RefusedError{Reason: "not now"})
+	w.drain("eu")
+	w.passes("si-a")
+	w.change("eu", func(c *placement.Cluster) { c.Cordoned, c.Taints = false, nil })
+	if instance := w.passes("si-a"); len(instance.Status.Operation.Refusals) > 0 || instance.Status.IsStranded() {
+		t.Errorf("it may stay, and has %+v", instance.Status)
+	}
+}
+
 func TestADeprovisionDuringAMoveLeavesNothing(t *testing.T) {
 	w := onEU(t)
 	w.driver.fail("deliver us", &delivery.PendingError{Step: "create namespace"})

@@ -69,8 +69,12 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	}
 	recorded := placement.HoldingOf(s.ServiceInstance)
 	request.Recorded = &recorded
+	request.Avoid(s.Status.Operation.Refusals)
 	decision, err := r.decide(ctx, request)
 	if unplaceable, ok := placement.AsUnplaceable(err); ok {
+		if s.triesRefusedAgain() {
+			return r.place(ctx, s)
+		}
 		return r.unplaceable(ctx, s, request, due, unplaceable)
 	}
 	if err != nil {
@@ -126,6 +130,7 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 		return ctrl.Result{}, nil
 	}
 	news := r.recordCopies(s, asRecorded)
+	news = s.recordMoveOver() || news
 	news = s.Status.IsStranded() && s.recordUsable() || news
 	if s.Status.IsUncovered() {
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.Status.DeliveredDecision()))

@@ -19,6 +19,9 @@ import (
 // An order that a broker does not carry out goes to the plan's next candidate. The broker's refusal is written
 // with the next decision. What it may have left at the broker is then in status.left: it is deleted first, but
 // a broker that does not answer holds up nothing.
+//
+// A move that a cluster refuses is undone, and goes to another cluster next. A cluster that has refused is tried again
+// only if no other fits.
 
 // orderPatience is how long a broker may fail to accept an order before the next candidate is tried.
 const orderPatience = 30 * time.Second
@@ -71,6 +74,7 @@ func (r *instanceReconciler) hasAnother(s *scope) bool {
 	if err != nil {
 		return false
 	}
+	request.Avoid(s.Status.Operation.Refusals)
 	_, err = placement.Place(request, r.inventory.Snapshot())
 	return err == nil
 }
@@ -137,4 +141,18 @@ func (r *instanceReconciler) mitigate(ctx context.Context, s *scope) {
 	if _, err := r.clean(ctx, s); err != nil {
 		log.FromContext(ctx).Info("What a broker may have kept of an order is not deleted yet", "instance", s.Spec.InstanceID, "reason", err.Error())
 	}
+}
+
+// triesRefusedAgain forgets which clusters have refused the instance's move, if the last of them did so some time ago. It
+// reports whether there were some. Until then it triggers another pass.
+func (s *scope) triesRefusedAgain() bool {
+	refusals := s.Status.Operation.Refusals
+	if !s.Status.IsFinished() || len(refusals) == 0 {
+		return false
+	}
+	if wait := refusals[len(refusals)-1].At.Add(dataPatience).Sub(s.now); wait > 0 {
+		s.lookAgain(wait)
+		return false
+	}
+	return s.recordMoveOver()
 }

@@ -58,7 +58,6 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 	}
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
 	request.Upstream.Stay(s.Status.DeliveredDecision(), s.keepsMaintenance())
-	request.Upstream.Avoid(s.Status.Operation.Refusals)
 	request.At = s.now
 	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
 	moving := s.Status.IsMoving() && !s.staysWithData()

@@ -184,6 +184,7 @@ func (s *scope) recordDelivered() {
 	} else if c != nil && c.Step == v1alpha1.StepStart {
 		s.recordCopied("")
 	}
+	s.recordMoveOver()
 	s.Status.Decision.Moved()
 	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
 	if !s.Status.IsFinished() {

@@ -143,15 +143,16 @@ func (s *scope) recordCopyFailed(why string) {
 	}
 }
 
-// recordRefusal records that a broker did not carry the operation out.
-func (s *scope) recordRefusal(broker string, why error) {
+// recordRefusal records that a broker did not carry the operation out, or that a cluster did not take a move.
+func (s *scope) recordRefusal(cluster string, why error) {
 	summary := "the provider does not answer"
 	if is[*delivery.RefusedError](why) {
 		summary = forConsumer(why)
 	}
-	const longest = 1000
-	s.Status.Operation.Refusals = append(slices.Clip(s.Status.Operation.Refusals), v1alpha1.Refusal{
-		Cluster: broker, At: metav1.NewTime(s.now),
+	const longest, most = 1000, 32 // of Operation.Refusals, in which a cluster is once
+	before := slices.DeleteFunc(slices.Clone(s.Status.Operation.Refusals), func(r v1alpha1.Refusal) bool { return r.Cluster == cluster })
+	s.Status.Operation.Refusals = append(before[max(0, len(before)+1-most):], v1alpha1.Refusal{
+		Cluster: cluster, At: metav1.NewTime(s.now),
 		OperationFailure: v1alpha1.OperationFailure{Description: v1alpha1.Cut(describe(why), longest), Summary: v1alpha1.Cut(summary, longest), Repeatable: repeatable(why)},
 	})
 }

@@ -12,10 +12,30 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // recordMoveFailed forgets why a move failed: the last operation has not.
 func (s *scope) recordMoveFailed() { s.Status.Operation.Failing, s.failing = nil, "" }
+
+// recordMoveRefused records which of the clusters that a move leads to have refused it in the last call.
+func (s *scope) recordMoveRefused() {
+	for _, cluster := range lists.Without(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
+		if why := s.failures[cluster]; is[*delivery.RefusedError](why) {
+			s.recordRefusal(cluster, why)
+		}
+	}
+}
+
+// recordMoveOver forgets the clusters that have refused the instance's move, and reports whether there were some. The
+// brokers that refused its order stay known.
+func (s *scope) recordMoveOver() (news bool) {
+	if s.Status.IsFixed() || len(s.Status.Operation.Refusals) == 0 {
+		return false
+	}
+	s.Status.Operation.Refusals = nil
+	return true
+}
 
 // recordDepartures completes a decision that was made without the clusters that are due. It lists those
 // that the instance was delivered to as leaving. It adds those that it may have been delivered
