@@ -43,7 +43,7 @@ type DataCopy struct {
 	Run string `json:"run"`
 	// Request is the value of AnnotationRestore with which an operator asked for it; empty if nobody did.
 	Request string `json:"request,omitempty"`
-	// Since is when it began.
+	// Since is when the step began.
 	Since metav1.Time `json:"since"`
 	// Failure of a restore in place, which is not tried again. The workload stays stopped until another one succeeds.
 	Failure string `json:"failure,omitempty"`

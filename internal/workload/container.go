@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -37,6 +38,25 @@ const (
 	mostReplicas = 1000
 )
 
+func deadlineOf(c *v1alpha1.WorkloadContainer) (seconds int32) { return cmp.Or(c.DeadlineSeconds, 300) }
+
+// StartsWithin returns how long a workload may take to start on a cluster, by the deadlines of its components; zero if they
+// do not tell: one is no container, or its number of pods is an expression. The pods of a StatefulSet start one after another.
+func StartsWithin(plan *v1alpha1.WorkloadPlan) time.Duration {
+	var longest time.Duration
+	for i := range plan.Components {
+		c, pods := plan.Components[i].Container, int32(1)
+		if c == nil || c.Replicas != nil && c.Replicas.Type == intstr.String {
+			return 0
+		}
+		if c.Replicas != nil {
+			pods = max(pods, c.Replicas.IntVal)
+		}
+		longest = max(longest, time.Duration(pods)*time.Duration(deadlineOf(c))*time.Second)
+	}
+	return longest
+}
+
 // container renders a container: what it reads (Secret), where it writes (PersistentVolumeClaims),
 // its pods (Deployment, or StatefulSet with volumes), and how they are reached (Service).
 func (r *rendering) container(c *v1alpha1.WorkloadContainer) {
@@ -53,7 +73,7 @@ func (r *rendering) container(c *v1alpha1.WorkloadContainer) {
 			WithReplicas(replicas).WithSelector(selector).WithServiceName(r.component).WithTemplate(template)))
 	} else {
 		spec := appsv1ac.DeploymentSpec().WithSelector(selector).WithTemplate(template).
-			WithProgressDeadlineSeconds(cmp.Or(c.DeadlineSeconds, 300)).WithRevisionHistoryLimit(2).
+			WithProgressDeadlineSeconds(deadlineOf(c)).WithRevisionHistoryLimit(2).
 			WithStrategy(appsv1ac.DeploymentStrategy().WithType(appsv1.RollingUpdateDeploymentStrategyType).WithRollingUpdate(
 				appsv1ac.RollingUpdateDeployment().WithMaxSurge(intstr.FromInt32(1)).WithMaxUnavailable(intstr.FromInt32(0))))
 		if c.Autoscaling == nil {

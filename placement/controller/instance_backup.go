@@ -111,6 +111,8 @@ func (r *instanceReconciler) copyStep(ctx context.Context, s *scope) (result ctr
 	switch {
 	case is[*delivery.RefusedError](err):
 		s.recordCopyFailed(describe(err))
+	case s.Status.IsFinished() && copying.Step == v1alpha1.StepStart && s.isLateStart(delivered.Decision.Workload, copying.Since.Time, err):
+		s.recordCopyFailed(describe(notStarted(err)))
 	case err != nil && !s.Status.IsFinished() && s.late():
 		result, err = r.fail(ctx, s, "not delivered in time: "+describe(err), &lateError{err})
 		return result, true, err

@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -140,6 +141,19 @@ func TestABackupThatFails(t *testing.T) {
 	c.after(time.Hour)
 	c.settle("si-kept")
 	c.wantSteps()
+}
+
+// A workload whose pods do not become ready after a backup is as if it had stopped by itself, and holds up nothing.
+func TestAWorkloadThatDoesNotStartAfterABackup(t *testing.T) {
+	c := newCarryingWorldOf(t, "plan-nightly")
+	c.failOn("run eu", &delivery.PendingError{Step: "run"})
+	c.after(24 * time.Hour)
+	kept := c.passes("si-kept")
+	c.wantSteps("backup eu", "run eu")
+	c.after(workload.StartsWithin(kept.Status.Decision.Workload))
+	if kept = c.passes("si-kept"); kept.Status.Copying != nil || len(c.reconciler.moves.inFlight) > 0 {
+		t.Errorf("it has %+v to do, and %v move", kept.Status.Copying, c.reconciler.moves.inFlight)
+	}
 }
 
 // An update does not wait for a backup: it ends it, and starts the workload. The backup is made afterwards.

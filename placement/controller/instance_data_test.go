@@ -177,6 +177,37 @@ func TestDataThatCannotMoveStays(t *testing.T) {
 	}
 }
 
+// A workload whose pods do not become ready where it comes to runs again where it was. Its deadline begins when its data is
+// there, however long that took.
+func TestAWorkloadThatDoesNotStartRunsWhereItWas(t *testing.T) {
+	c := newCarryingWorld(t)
+	deadline := workload.StartsWithin(c.instance("si-kept").Status.Decision.Workload)
+	c.failOn("restore us", &delivery.PendingError{Step: "copy"})
+	c.drain("eu")
+	c.passes("si-kept")
+	c.after(10 * deadline)
+	c.passes("si-kept")
+	c.failOn("run us", &delivery.PendingError{Step: "run", Detail: "db: 0 of 1 pods ready: CrashLoopBackOff"})
+	c.passes("si-kept")
+	c.wantSteps("backup eu", "restore us", "run us")
+	c.after(deadline - time.Second)
+	c.passes("si-kept")
+	c.wantSteps("run us")
+	c.after(time.Second)
+	kept := c.passes("si-kept")
+	c.wantOn(kept, "eu")
+	c.wantSteps("run us", "run eu")
+	if got := c.message(kept, v1alpha1.ConditionPlaced); kept.Status.IsMoving() || !strings.Contains(got, "not started in time") || !strings.Contains(got, "CrashLoopBackOff") {
+		t.Errorf("it says %s", got)
+	}
+	if got := c.message(kept, v1alpha1.ConditionReady); got != "True: on eu" || len(c.reconciler.moves.inFlight) > 0 {
+		t.Errorf("it says %s, and %v move", got, c.reconciler.moves.inFlight)
+	}
+	c.cluster("asia", 4)
+	c.after(dataPatience)
+	c.wantOn(c.settle("si-kept"), "asia")
+}
+
 func TestDataStaysWithoutATarget(t *testing.T) {
 	c := newCarryingWorld(t)
 	c.reconciler.target = nil

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -218,12 +220,41 @@ func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// giveUp ends a move that a cluster refuses: the instance stays where it is, and tries again
+// isLateStart reports whether a workload, if there is one, has not started within its deadline on clusters that answer.
+func (s *scope) isLateStart(w *v1alpha1.WorkloadPlan, since time.Time, waitsFor error) bool {
+	if w == nil || waitsFor == nil || !allPending(waitsFor) || allBusy(waitsFor) {
+		return false
+	}
+	return !s.now.Before(since.Add(cmp.Or(workload.StartsWithin(w), s.polling)))
+}
+
+// isLateMove reports whether the workload of an instance that moves has not started in time where it comes to.
+func (s *scope) isLateMove(waitsFor error) bool {
+	if !s.Status.IsFinished() || !s.Status.IsMoving() {
+		return false
+	}
+	d := s.Status.Decision
+	since := d.MovesSince().Time
+	switch {
+	case d.Data != nil:
+		since = d.Data.Since.Time
+	case d.Terms != nil && d.Terms.At.After(since): // another target than at first
+		since = d.Terms.At.Time
+	}
+	return s.isLateStart(d.Workload, since, waitsFor)
+}
+
+// notStarted is the error of a workload that has not started in time.
+func notStarted(waitsFor error) error {
+	return &lateError{fmt.Errorf("not started in time: %w", waitsFor)}
+}
+
+// giveUp ends a move that a cluster refuses, or does not carry out in time: the instance stays where it is, and tries again
 // elsewhere later. The reason, and the clusters that refuse, are written before the move is undone, as in fail.
 func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
 	s.failing, s.cause = describe(why), why
 	if s.Status.IsUndelivered() && s.recordFailing() {
-		s.recordMoveRefused()
+		s.recordMoveRefused(why)
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}

@@ -228,6 +228,9 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if err != nil && !s.Status.IsFinished() && s.late() {
 		return r.fail(ctx, s, "not delivered in time: "+describe(err), &lateError{err})
 	}
+	if s.isLateMove(err) {
+		return r.giveUp(ctx, s, notStarted(err))
+	}
 	if err != nil {
 		return r.retry(ctx, s, err)
 	}

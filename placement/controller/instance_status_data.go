@@ -18,6 +18,7 @@ import (
 // place for backups.
 func (s *scope) recordCarried(target string) {
 	data := s.Status.Decision.Data
+	data.Since = metav1.NewTime(s.now)
 	if data.Step == v1alpha1.StepRestore {
 		data.Step = v1alpha1.StepStart
 		return
@@ -99,7 +100,9 @@ func (s *scope) recordStopped(why string) (news bool) {
 }
 
 // recordStarting records that the workload is started again, whatever became of its data.
-func (s *scope) recordStarting() { s.Status.Copying.Step = v1alpha1.StepStart }
+func (s *scope) recordStarting() {
+	s.Status.Copying.Step, s.Status.Copying.Since = v1alpha1.StepStart, metav1.NewTime(s.now)
+}
 
 // recordCopied records that a step is done with the volumes where they are, and the next one. Target is the
 // URL of the place for backups.

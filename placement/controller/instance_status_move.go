@@ -18,10 +18,16 @@ import (
 // recordMoveFailed forgets why a move failed: the last operation has not.
 func (s *scope) recordMoveFailed() { s.Status.Operation.Failing, s.failing = nil, "" }
 
-// recordMoveRefused records which of the clusters that a move leads to have refused it in the last call.
-func (s *scope) recordMoveRefused() {
+// recordMoveRefused records which of the clusters that a move leads to have refused it in the last call, or still wait after
+// its deadline.
+func (s *scope) recordMoveRefused(cause error) {
+	late := is[*lateError](cause)
 	for _, cluster := range lists.Without(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
-		if why := s.failures[cluster]; is[*delivery.RefusedError](why) {
+		switch why := s.failures[cluster]; {
+		case why == nil:
+		case late:
+			s.recordRefusal(cluster, notStarted(why))
+		case is[*delivery.RefusedError](why):
 			s.recordRefusal(cluster, why)
 		}
 	}
