@@ -23,7 +23,7 @@ const (
 	ReasonNotOffered Reason = "NotOffered"
 	// ReasonNoRoom: the market of the broker, which is a Sluice, says that no order fits there now.
 	ReasonNoRoom Reason = "NoRoom"
-	// ReasonRefused: the broker has refused this order, or failed to carry it out.
+	// ReasonRefused: the broker has refused this order, or failed to carry it out; or the cluster has not taken this move.
 	ReasonRefused Reason = "Refused"
 	// ReasonConsumersOwn: the cluster belongs to a consumer; it buys and does not sell.
 	ReasonConsumersOwn Reason = "ConsumersOwn"
