@@ -243,9 +243,16 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		return reconcile.Result{}, err
 	}
 	b.Status.Nodes = nodesOf(instance)
-	b.Status.Issued = nil
+	b.Status.Issued, b.Status.Accounts = nil, nil
 	for _, one := range all {
 		b.Status.Issued = append(b.Status.Issued, one.credentials.Cluster)
+		if one.account == "" {
+			continue
+		}
+		if b.Status.Accounts == nil {
+			b.Status.Accounts = map[string]string{}
+		}
+		b.Status.Accounts[one.credentials.Cluster] = string(one.account)
 	}
 	b.Status.IssuedAt, b.Status.ExpiresAt, b.Status.RenewBefore = nil, expires, nil
 	if now := c.Clock.Now(); expires != nil {

@@ -3,7 +3,10 @@ package bindings
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -78,12 +81,59 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		}
 		return c.refresh(ctx, b, &instance)
 	}
-	issued, found, err := c.issueAndFind(ctx, b, &instance)
+	return c.reissue(ctx, b, &instance)
+}
+
+// reissue issues new credentials. After an error the present ones stay, and it is tried again with back-off.
+func (c *Controller) reissue(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
+	issued, found, err := c.issueAndFind(ctx, b, instance)
 	if err != nil {
-		return reconcile.Result{}, err // with back-off; the present credentials stay
+		return reconcile.Result{}, err
 	}
-	log.FromContext(ctx).Info("issues credentials anew", "binding", b.Name, "renewal", renewal, "from", b.Status.Issued, "to", clustersOf(&instance))
-	return c.succeed(ctx, b, &instance, issued, found)
+	log.FromContext(ctx).Info("issues credentials anew", "binding", b.Name, "renewal", b.RenewalAsked(), "from", b.Status.Issued, "to", clustersOf(instance))
+	return c.succeed(ctx, b, instance, issued, found)
+}
+
+// lostAccount returns a cluster on which the binding's account, or its role, is not there any more, or another one; "" if
+// there is none. A cluster that does not answer says nothing.
+func (c *Controller) lostAccount(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) string {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	for _, cluster := range b.Status.Issued {
+		uid := b.Status.Accounts[cluster]
+		if uid == "" {
+			continue
+		}
+		lost := false
+		err := c.on(cluster, b, func() error {
+			a, err := c.account(ctx, b, instance, cluster)
+			if err == nil {
+				lost, err = a.isLost(ctx, types.UID(uid))
+			}
+			return err
+		})
+		switch {
+		case err != nil:
+			log.FromContext(ctx).V(1).Info("cannot read the account of a binding", "binding", b.Name, "cluster", cluster, "reason", err.Error())
+		case lost:
+			return cluster
+		}
+	}
+	return ""
+}
+
+// isLost reports whether the account is not the one with a UID any more, or has no role.
+func (a *account) isLost(ctx context.Context, uid types.UID) (bool, error) {
+	var holder corev1.ServiceAccount
+	key := client.ObjectKey{Namespace: a.namespace, Name: a.binding.Name}
+	err := a.client.Get(ctx, key, &holder)
+	if apierrors.IsNotFound(err) || err == nil && holder.UID != uid {
+		return true, nil
+	}
+	if err == nil {
+		err = a.client.Get(ctx, key, &rbacv1.RoleBinding{})
+	}
+	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
 // outlive deletes a binding whose instance is gone, once Patience has passed since the
@@ -109,7 +159,7 @@ func (c *Controller) lapse(ctx context.Context, b *v1alpha1.ServiceBinding, inst
 	if !elsewhere(b, instance) {
 		return c.forgetClusters(ctx, b, instance)
 	}
-	b.Status.Issued, b.Status.Nodes = nil, nil
+	b.Status.Issued, b.Status.Nodes, b.Status.Accounts = nil, nil, nil
 	return c.writeStatus(ctx, b)
 }
 

@@ -16,9 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -41,6 +43,7 @@ const rolePatience = 5 * time.Second
 type issued struct {
 	credentials ClusterCredentials
 	expires     time.Time
+	account     types.UID          // of the ServiceAccount; empty if there is none
 	results     map[string]string  // of the bind hook; nil if it returns none
 	upstream    *osbclient.Binding // of another broker; nil on a cluster
 }
@@ -80,7 +83,7 @@ func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, inst
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return &issued{results: results, expires: token.ExpirationTimestamp.Time, credentials: ClusterCredentials{
+	return &issued{results: results, account: a.uid, expires: token.ExpirationTimestamp.Time, credentials: ClusterCredentials{
 		Cluster: cluster, Name: a.connection.Cluster, Server: a.connection.ConsumerServer, CertificateAuthority: string(a.connection.CAData),
 		Namespace: a.usual(), Token: seal.Redact([]byte(token.Token)),
 	}}, nil
@@ -97,6 +100,8 @@ type account struct {
 	client     client.Client
 	namespace  string
 	made       bool
+	// uid of the ServiceAccount, once it is applied.
+	uid types.UID
 }
 
 // account connects to the cluster of the binding's account.
@@ -156,12 +161,12 @@ func (a *account) applyAccount(ctx context.Context) error {
 	if err := a.applyNamespace(ctx); err != nil {
 		return err
 	}
-	err := a.client.Apply(ctx, corev1ac.ServiceAccount(a.binding.Name, a.namespace).
-		WithLabels(a.labels()).WithAnnotations(a.annotations()).
-		WithAutomountServiceAccountToken(false), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
-	if err != nil {
+	holder := corev1ac.ServiceAccount(a.binding.Name, a.namespace).
+		WithLabels(a.labels()).WithAnnotations(a.annotations()).WithAutomountServiceAccountToken(false)
+	if err := a.client.Apply(ctx, holder, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply ServiceAccount: %w", err)
 	}
+	a.uid = ptr.Deref(holder.UID, "") // the cluster's answer is in holder
 	return nil
 }
 

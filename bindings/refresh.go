@@ -33,7 +33,7 @@ const (
 )
 
 // refresh finds the endpoints of a successful binding, and writes them if they have
-// changed.
+// changed. If its account is lost, for instance with the namespace, other credentials are issued.
 func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
 	if isMade(instance) || upstreamOf(instance) != nil {
 		if !c.recordExpiry(b) {
@@ -49,6 +49,12 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		}
 	}
 	found, before := c.findEndpoints(ctx, b, instance), b.Status.DeepCopy()
+	if !found.pending && !found.unpeered { // which is looked at often
+		if cluster := c.lostAccount(ctx, b, instance); cluster != "" {
+			log.FromContext(ctx).Info("the account of a binding is lost", "binding", b.Name, "cluster", cluster)
+			return c.reissue(ctx, b, instance)
+		}
+	}
 	changed, err := recordEndpoints(b, servers, found, isPeered(instance))
 	if err != nil {
 		return reconcile.Result{}, err

@@ -109,6 +109,9 @@ type ServiceBindingStatus struct {
 	// Issued are the clusters whose credentials are in SealedCredentials. When the instance moves,
 	// credentials for its new clusters are issued and replace these.
 	Issued []string `json:"issued,omitempty"`
+	// Accounts are the UIDs of the binding's ServiceAccounts, by cluster. Credentials end with their account: for one that was
+	// deleted, and is made anew, others are issued.
+	Accounts map[string]string `json:"accounts,omitempty"`
 	// Nodes of the consumer's own cluster that are named in SealedCredentials.
 	Nodes []string `json:"nodes,omitempty"`
 	// Upstream is the binding at another broker, if the instance is one of another broker; written before

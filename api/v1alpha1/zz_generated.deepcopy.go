@@ -4318,6 +4318,13 @@ func (in *ServiceBindingStatus) DeepCopyInto(out *ServiceBindingStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Accounts != nil {
+		in, out := &in.Accounts, &out.Accounts
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.Nodes != nil {
 		in, out := &in.Nodes, &out.Nodes
 		*out = make([]string, len(*in))
