@@ -17,6 +17,10 @@ const (
 	LabelCluster  = "sluice.dev/cluster"
 )
 
+// LabelClusterUID is on a measurement beside LabelCluster: the MemberCluster status.uid of the cluster that was measured. Another
+// cluster may get the name later.
+const LabelClusterUID = "sluice.dev/cluster-uid"
+
 // Taints that Sluice itself puts on member clusters.
 const (
 	// TaintUnreachable (NoExecute) is on a cluster while its API server does not answer. Instances

@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name=Type,type=string,JSONPath=`.status.type`
 // +kubebuilder:printcolumn:name=Issuer,type=string,JSONPath=`.status.issuer`
 // +kubebuilder:printcolumn:name=State,type=string,JSONPath=`.status.state`
-// +kubebuilder:printcolumn:name=Until,type=date,JSONPath=`.status.validUntil`
+// +kubebuilder:printcolumn:name=Until,type=string,JSONPath=`.status.validUntil`
 type SelfDescription struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -140,6 +140,13 @@ const presentedKept = 2 * 30 * 24 * time.Hour
 // measurements among them, and those that the operator has imported.
 func (s *SelfDescription) IsPresented() bool {
 	return s.Spec.Presenter != Presenter{} && !s.Spec.Legacy && s.Labels[LabelCluster] == ""
+}
+
+// IsMeasured reports whether the credential is the broker's measurement of a cluster. One that an earlier version stored does not
+// say which cluster had the name.
+func (s *SelfDescription) IsMeasured(cluster *MemberCluster) bool {
+	uid, known := s.Labels[LabelClusterUID]
+	return s.Labels[LabelCluster] == cluster.Name && (!known || uid == cluster.Status.UID)
 }
 
 // RemovedAt returns when the credential is to be removed from the hub; zero means never. That is so until its end is known,

@@ -44,7 +44,7 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 				}
 				t.rows = append(t.rows, []string{
 					b.Name, readiness(b), admission(b), orDash(b.Spec.Provider), orDash(b.Region()), depth(b), fmt.Sprint(len(plansOf(b))), fmt.Sprint(gone),
-					fmt.Sprint(len(instancesAt(b.Name, instances.Items))), b.Spec.Broker.URL, age(b.CreationTimestamp),
+					fmt.Sprint(len(instancesAt(b.Name, instances.Items))), b.Spec.Broker.URL, age(v1alpha1.CreatedOf(b)),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), brokers, t)

@@ -85,8 +85,7 @@ func describeCluster(w io.Writer, m *v1alpha1.MemberCluster, instances []v1alpha
 	}
 	if prices := m.Spec.Prices; prices != nil {
 		list(d, "Price", slices.Sorted(maps.Keys(prices.PerHour)), func(name corev1.ResourceName) string {
-			price := prices.PerHour[name]
-			return fmt.Sprintf("%s %s an hour for %s", price.String(), prices.Currency, name)
+			return fmt.Sprintf("%s an hour for %s", placement.FormatMoney(prices.PerHour[name], prices.Currency), name)
 		})
 	}
 	if latency := m.Status.Latency; latency != nil {

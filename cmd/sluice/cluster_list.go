@@ -86,7 +86,7 @@ func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.Servic
 		for _, list := range []corev1.ResourceList{sold.List(), others, free.List()} {
 			row = append(row, gib(list.Memory()))
 		}
-		t.rows = append(t.rows, append(row, orDash(cluster.Status.KubernetesVersion), age(cluster.CreationTimestamp)))
+		t.rows = append(t.rows, append(row, orDash(cluster.Status.KubernetesVersion), age(v1alpha1.CreatedOf(cluster))))
 	}
 	return t
 }

@@ -90,7 +90,7 @@ func newConsumerListCommand(hub *hubFlags) *cobra.Command {
 					orders = append(orders, strings.TrimRight(of.Platform+"/"+of.Organization+"/"+of.Space, "/"))
 				}
 				t.rows = append(t.rows, []string{one.Name, one.Spec.DID, keySource(one.Spec.Identified), strings.Join(orders, ", "),
-					yesNo(viewCondition(one.Status.Conditions, v1alpha1.ConditionProven)), age(one.CreationTimestamp)})
+					yesNo(viewCondition(one.Status.Conditions, v1alpha1.ConditionProven)), age(v1alpha1.CreatedOf(one))})
 			}
 			return output.print(cmd.OutOrStdout(), consumers.Items, t)
 		},

@@ -41,6 +41,8 @@ func (s *backupSchedule) bind(flags *pflag.FlagSet) {
 // check returns an error if the flags cannot be used with an embedded hub.
 func (s *backupSchedule) check(dataDir string) error {
 	switch {
+	case s.every == 0 && (s.dir != "" || s.key != ""):
+		return errors.New("--backup-dir and --backup-key: no backups are made without --backup-every")
 	case s.every == 0:
 		return nil
 	case s.every < time.Second || s.keep < 0:

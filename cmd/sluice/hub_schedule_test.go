@@ -127,6 +127,7 @@ func TestBackupFlags(t *testing.T) {
 		{backupSchedule{}, ""},
 		{backupSchedule{every: time.Hour, dir: t.TempDir(), hubBackup: hubBackup{key: key}}, ""},
 		{backupSchedule{every: time.Millisecond, dir: t.TempDir(), hubBackup: hubBackup{key: key}}, "at least a second"},
+		{backupSchedule{dir: t.TempDir(), hubBackup: hubBackup{key: key}}, "no backups are made without --backup-every"},
 		{backupSchedule{every: time.Hour, hubBackup: hubBackup{key: key}}, "needs --backup-dir and --backup-key"},
 		{backupSchedule{every: time.Hour, dir: filepath.Join(dir, "backups"), hubBackup: hubBackup{key: key}}, "would be lost with it"},
 		{backupSchedule{every: time.Hour, dir: t.TempDir(), hubBackup: hubBackup{key: key + ".none"}}, "`sluice hub key"},

@@ -57,7 +57,7 @@ func newInstanceListCommand(hub *hubFlags) *cobra.Command {
 				}
 				t.rows = append(t.rows, []string{
 					instance.Spec.Platform, instance.Spec.InstanceID, plans.of(&instance),
-					operation, state, orDash(strings.Join(instance.Status.Decision.Clusters(), ",")), age(instance.CreationTimestamp),
+					operation, state, orDash(strings.Join(instance.Status.Decision.Clusters(), ",")), age(v1alpha1.CreatedOf(&instance)),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), instances.Items, t)

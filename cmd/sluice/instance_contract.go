@@ -99,7 +99,7 @@ func findContractor(ctx context.Context, c client.Client, namespace, platform, i
 }
 
 func contractTable(all []contracts.Agreement) table {
-	t := table{header: []string{"NUMBER", "FROM", "TO", "PLAN", "CLUSTER", "PROVIDER", "RESERVED", "PRICE", "POLICIES", "CREDENTIALS", "DIGEST"}, wide: []string{"CREDENTIALS", "DIGEST"}}
+	t := table{header: []string{"NUMBER", "FROM", "TO", "PLAN", "CLUSTER", "PROVIDER", "RESERVED", "PRICE/H", "POLICIES", "CREDENTIALS", "DIGEST"}, wide: []string{"CREDENTIALS", "DIGEST"}}
 	for _, a := range all {
 		c, to := a.Contract, "-"
 		if a.EndedAt != nil {

@@ -79,7 +79,7 @@ func newIssuerListCommand(hub *hubFlags) *cobra.Command {
 			t := table{header: []string{"NAME", "DID", "KEYS", "TYPES", "ASSURANCE", "AGE"}}
 			for _, i := range issuers.Items {
 				t.rows = append(t.rows, []string{i.Name, i.Spec.DID, keySource(i.Spec.Identified), strings.Join(i.Spec.Types, ", "),
-					string(i.Spec.Assurance), age(i.CreationTimestamp)})
+					string(i.Spec.Assurance), age(v1alpha1.CreatedOf(&i))})
 			}
 			return output.print(cmd.OutOrStdout(), issuers.Items, t)
 		},

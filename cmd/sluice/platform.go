@@ -152,10 +152,10 @@ func newPlatformShowCommand(f *platformFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Print URL, user and password with which a platform calls the broker, as shell assignments",
-		Long: `Print with which URL and credentials a platform calls the broker, as shell assignments: SLUICE_URL, and
+		Short: "Print URL, user and password with which a platform calls the broker, as shell variables",
+		Long: `Print with which URL and credentials a platform calls the broker, as exported shell variables: SLUICE_URL, and
 SLUICE_USERNAME with SLUICE_PASSWORD, or SLUICE_TOKEN. If a platform has several, the first is printed. Keep the
-output secret. Where SLUICE_OUTPUT is set, "-o shell" prints the assignments.`,
+output secret. Where SLUICE_OUTPUT is set, "-o shell" prints the variables.`,
 		Example: `  eval "$(sluice platform show default)"
   curl -u "$SLUICE_USERNAME:$SLUICE_PASSWORD" -H 'X-Broker-API-Version: 2.17' "$SLUICE_URL/v2/catalog"`,
 		Args: cobra.ExactArgs(1),
@@ -171,7 +171,7 @@ output secret. Where SLUICE_OUTPUT is set, "-o shell" prints the assignments.`,
 				{envURL, found.URL}, {envUsername, found.Username}, {envPassword, found.Password}, {envToken, found.Token},
 			} {
 				if one.value != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s=%s\n", one.name, shellQuote(one.value))
+					fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", one.name, shellQuote(one.value))
 				}
 			}
 			return nil

@@ -46,7 +46,7 @@ func TestPlatformShow(t *testing.T) {
 				t.Fatal(err)
 			}
 			printed := mustSluice(t, "platform", "show", "default", "--data-dir", dir)
-			shell := exec.CommandContext(t.Context(), "sh", "-c", `eval "$1"; printf '%s\n%s\n%s' "${SLUICE_URL-}" "$SLUICE_USERNAME" "$SLUICE_PASSWORD"`, "sh", printed)
+			shell := exec.CommandContext(t.Context(), "sh", "-c", `eval "$1"; sh -c 'printf "%s\n%s\n%s" "${SLUICE_URL-}" "$SLUICE_USERNAME" "$SLUICE_PASSWORD"'`, "sh", printed) // a command sees them
 			shell.Dir = dir
 			out, err := shell.CombinedOutput()
 			if err != nil {

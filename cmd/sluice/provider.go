@@ -119,7 +119,7 @@ func newProviderListCommand(hub *hubFlags) *cobra.Command {
 			t := table{header: []string{"NAME", "DID", "KEYS", "CREDENTIALS", "CLUSTERS", "AGE"}}
 			for _, p := range providers.Items {
 				t.rows = append(t.rows, []string{p.Name, p.Spec.DID, keySource(p.Spec.Identified), orDash(statesOf(credentials.Items, p.Name)),
-					orDash(strings.Join(clustersRunBy(clusters.Items, p.Name), ", ")), age(p.CreationTimestamp)})
+					orDash(strings.Join(clustersRunBy(clusters.Items, p.Name), ", ")), age(v1alpha1.CreatedOf(&p))})
 			}
 			return output.print(cmd.OutOrStdout(), providers.Items, t)
 		},

@@ -259,7 +259,7 @@ func newSinkListCommand(hub *hubFlags) *cobra.Command {
 					delivered = "until " + age(metav1.NewTime(until.Time)) + " ago"
 				}
 				t.rows = append(t.rows, []string{
-					s.Name, yesNo(viewCondition(s.Status.Conditions, v1alpha1.ConditionReady)), orDash(delivered), orDash(s.Spec.Platform), destination(&s.Spec), orDash(s.Spec.Filter), age(s.CreationTimestamp),
+					s.Name, yesNo(viewCondition(s.Status.Conditions, v1alpha1.ConditionReady)), orDash(delivered), orDash(s.Spec.Platform), destination(&s.Spec), orDash(s.Spec.Filter), age(v1alpha1.CreatedOf(s)),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), all.Items, t)

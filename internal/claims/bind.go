@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -37,7 +38,11 @@ func (b *bindingPass) proceed(ctx context.Context, want *wantedBinding, secret *
 		return wait, nil
 	}
 	next := b.claim.Status.Next
-	if err := b.write(ctx, secret, want, bound, next.ID); err != nil {
+	err = b.write(ctx, secret, want, bound, next.ID)
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // a quota, a webhook, or a right that the controller lacks
+		return &problem{reason: claimsv1.ReasonFailed, message: err.Error(), err: err}, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return nil, b.replace(ctx, bound)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -168,6 +169,22 @@ func TestOrder(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestSecretThatCannotBeWritten: the condition says why, and the Secret is there once it can be written.
+func TestSecretThatCannotBeWritten(t *testing.T) {
+	b := newBed(t, &suitetest.Broker{})
+	none := corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse("0")}
+	full := &corev1.ResourceQuota{ObjectMeta: b.named(), Spec: corev1.ResourceQuotaSpec{Hard: none}}
+	b.create(full)
+	full.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
+	if err := b.client.Status().Update(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	b.claim(claimsv1.ServiceClaimSpec{Plan: "small"}, &claimsv1.BindingClaimSpec{})
+	b.bindingIs("Failed", "exceeded quota: db")
+	b.remove(full)
+	b.bindingIs("Ready", "")
 }
 
 // TestSecrets: a Secret of somebody else is neither written nor deleted, and nothing is bound for it; nor is a claim of

@@ -56,7 +56,7 @@ func (s *server) consumersPage(c *call) (*page, error) {
 }
 
 func consumerRowOf(of *v1alpha1.Consumer) *consumerRow {
-	row := &consumerRow{Consumer: of, State: stateBy(v1alpha1.ConditionProven, of.Status.Conditions, of.CreationTimestamp)}
+	row := &consumerRow{Consumer: of, State: stateBy(v1alpha1.ConditionProven, of.Status.Conditions, v1alpha1.CreatedOf(of))}
 	switch row.State.Kind {
 	case "good":
 		row.State.Word = "Proven"

@@ -123,7 +123,7 @@ func rankOf(s state) int { return ranks[s.Kind] }
 
 // clusterState adds to it what an operator has decided.
 func clusterState(c *v1alpha1.MemberCluster) state {
-	s := stateOf(c.Status.Conditions, c.CreationTimestamp)
+	s := stateOf(c.Status.Conditions, v1alpha1.CreatedOf(c))
 	word := ""
 	switch {
 	case !c.DeletionTimestamp.IsZero():

@@ -104,10 +104,12 @@ func (s *server) bindingsOf(c *call, i *v1alpha1.ServiceInstance) (rows []bindin
 		return nil, err
 	}
 	own := slices.Clone(all.Items)
-	slices.SortFunc(own, func(a, b v1alpha1.ServiceBinding) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	slices.SortFunc(own, func(a, b v1alpha1.ServiceBinding) int {
+		return v1alpha1.CreatedOf(&b).Compare(v1alpha1.CreatedOf(&a).Time)
+	})
 	for n := range own {
 		b := &own[n]
-		rows = append(rows, bindingRow{ID: b.Spec.BindingID, State: stateOf(b.Status.Conditions, b.CreationTimestamp), Issued: b.Status.IssuedAt, Expires: b.Status.ExpiresAt, of: b})
+		rows = append(rows, bindingRow{ID: b.Spec.BindingID, State: stateOf(b.Status.Conditions, v1alpha1.CreatedOf(b)), Issued: b.Status.IssuedAt, Expires: b.Status.ExpiresAt, of: b})
 	}
 	return rows, nil
 }

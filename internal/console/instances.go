@@ -52,7 +52,7 @@ func (s *server) rows(instances []*v1alpha1.ServiceInstance) []*instanceRow {
 		service, plan := s.planOf(i)
 		rows[n] = &instanceRow{
 			Name: i.Name, ID: i.Spec.InstanceID, Platform: i.Spec.Platform, Service: service, Plan: plan,
-			Clusters: i.Status.Decision.Clusters(), State: instanceState(i), Created: i.CreationTimestamp, summary: summary(i),
+			Clusters: i.Status.Decision.Clusters(), State: instanceState(i), Created: v1alpha1.CreatedOf(i), summary: summary(i),
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b *instanceRow) int {
@@ -75,7 +75,7 @@ func (s *server) names(serviceID, planID string) (service, plan string) {
 
 // instanceState returns the state of an instance; one that waits for room needs attention.
 func instanceState(i *v1alpha1.ServiceInstance) state {
-	s := stateOf(i.Status.Conditions, i.CreationTimestamp)
+	s := stateOf(i.Status.Conditions, v1alpha1.CreatedOf(i))
 	placed := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionPlaced)
 	switch {
 	case !i.DeletionTimestamp.IsZero():

@@ -70,7 +70,7 @@ func peeringRows(peerings []v1alpha1.Peering, clusters []v1alpha1.MemberCluster,
 	for i := range peerings {
 		p := &peerings[i]
 		row := &peeringRow{
-			Consumer: p.Spec.Consumer, Provider: p.Spec.Provider, State: stateOf(p.Status.Conditions, p.CreationTimestamp), Kept: p.Spec.Kept,
+			Consumer: p.Spec.Consumer, Provider: p.Spec.Provider, State: stateOf(p.Status.Conditions, v1alpha1.CreatedOf(p)), Kept: p.Spec.Kept,
 			IdentityExpires: p.Status.IdentityExpiresAt,
 		}
 		// Either gateway measures the same connection.

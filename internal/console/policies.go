@@ -52,7 +52,7 @@ func (s *server) policiesPage(c *call) (*page, error) {
 }
 
 func policyRowOf(p *v1alpha1.PlacementPolicy) policyRow {
-	row := policyRow{PlacementPolicy: p, State: stateOf(p.Status.Conditions, p.CreationTimestamp), Own: market.IsOwn(p)}
+	row := policyRow{PlacementPolicy: p, State: stateOf(p.Status.Conditions, v1alpha1.CreatedOf(p)), Own: market.IsOwn(p)}
 	if ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); ready != nil && row.State.Kind == "good" {
 		row.State.Word = "In force"
 	}

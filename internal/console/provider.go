@@ -58,7 +58,7 @@ func (s *server) heldOn(cluster string, instances []*v1alpha1.ServiceInstance) (
 	for _, i := range instances {
 		for _, p := range i.Status.Everywhere() {
 			if p.Cluster == cluster {
-				row := heldRow{Namespace: v1alpha1.MemberNamespace(i.Name), Reserved: amounts(p.Reserved), Price: perHour(p.PricePerHour, p.Currency), Since: i.CreationTimestamp}
+				row := heldRow{Namespace: v1alpha1.MemberNamespace(i.Name), Reserved: amounts(p.Reserved), Price: perHour(p.PricePerHour, p.Currency), Since: v1alpha1.CreatedOf(i)}
 				row.Service, row.Plan = s.planOf(i)
 				rows = append(rows, row)
 				break
@@ -76,7 +76,7 @@ type credentialRow struct {
 }
 
 func credentialRowOf(d *v1alpha1.SelfDescription) credentialRow {
-	row := credentialRow{SelfDescription: d, State: stateOf(d.Status.Conditions, d.CreationTimestamp), Steps: d.Status.Report}
+	row := credentialRow{SelfDescription: d, State: stateOf(d.Status.Conditions, v1alpha1.CreatedOf(d)), Steps: d.Status.Report}
 	if d.Status.State != "" {
 		row.State.Word = strings.ToUpper(string(d.Status.State[:1])) + string(d.Status.State[1:])
 	}

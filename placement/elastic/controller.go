@@ -233,7 +233,7 @@ func (e *Controller) advance(ctx context.Context, p *placement.Policy, expects *
 
 // coolsUntil returns when the next cluster may be begun after this one.
 func coolsUntil(p *placement.Policy, instance *v1alpha1.ServiceInstance) time.Time {
-	return instance.CreationTimestamp.Add(time.Duration(p.Elastic.CoolDownSeconds) * time.Second)
+	return v1alpha1.CreatedOf(instance).Add(time.Duration(p.Elastic.CoolDownSeconds) * time.Second)
 }
 
 // fieldPolicy is the index of the manager's cache for the objects of a policy: a hub may hold

@@ -79,7 +79,7 @@ func (e *Controller) mayBegin(l *limits, has *fleet, needed int) (begin []*v1alp
 	for i := range has.instances {
 		last := &has.instances[i]
 		if until := coolsUntil(t.Policy, last); until.After(l.now) {
-			hindrance = "the last one was begun only at " + last.CreationTimestamp.UTC().Format(time.TimeOnly)
+			hindrance = "the last one was begun only at " + v1alpha1.CreatedOf(last).UTC().Format(time.TimeOnly)
 			if last.Status.IsFailedProvision() {
 				hindrance = "the last one failed: " + last.Status.Operation.Description
 			}

@@ -186,7 +186,7 @@ func takesProbes(c *v1alpha1.MemberCluster) bool {
 // start returns the start that an instance should have: a new one, so that its pod is replaced, if the last one was asked
 // for long enough ago and the cluster answers. It begins with the time, and cannot be guessed before it is written.
 func (c *Controller) start(i *v1alpha1.ServiceInstance, answers bool) string {
-	last := i.CreationTimestamp.Time
+	last := v1alpha1.CreatedOf(i).Time
 	if at, err := time.Parse(time.RFC3339, strings.SplitN(i.ProbeStart(), "/", 2)[0]); err == nil {
 		last = at
 	}
@@ -236,7 +236,7 @@ func (c *Controller) adjust(ctx context.Context, instance *v1alpha1.ServiceInsta
 		return w.problem // it stays until it is known what is wanted
 	case instance.Spec.ServiceID != w.instance.Spec.ServiceID:
 		return c.remove(ctx, instance, "another service is asked for")
-	case instance.Status.IsFailedProvision() && c.Clock.Since(instance.CreationTimestamp.Time) >= orderAgain:
+	case instance.Status.IsFailedProvision() && c.Clock.Since(v1alpha1.CreatedOf(instance).Time) >= orderAgain:
 		return c.remove(ctx, instance, instance.Status.Operation.Description)
 	case !instance.IsSettled() || isSame(&instance.Spec.Desired, &w.instance.Spec.Desired):
 		return nil

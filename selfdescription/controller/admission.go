@@ -148,7 +148,7 @@ func (o *Options) credentials(ctx context.Context, hub client.Reader, who v1alph
 				continue
 			}
 			taken[sd.Name] = true
-			if sd.Status.Type == selfdescription.TypeClusterMeasurement && (cluster == nil || sd.Labels[v1alpha1.LabelCluster] != cluster.Name) {
+			if sd.Status.Type == selfdescription.TypeClusterMeasurement && (cluster == nil || !sd.IsMeasured(cluster)) {
 				continue
 			}
 			if c, err := trust.Parse(sd); err == nil {

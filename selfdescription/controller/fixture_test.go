@@ -159,6 +159,12 @@ func (w *world) provider(name string, p party) {
 // the cluster controller writes.
 func (w *world) cluster(name, provider, offering string) {
 	w.Helper()
+	w.clusterOf(name, provider, offering, uid)
+}
+
+// clusterOf is cluster with the UID of another one.
+func (w *world) clusterOf(name, provider, offering, uid string) {
+	w.Helper()
 	cluster := &v1alpha1.MemberCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: v1alpha1.MemberClusterSpec{

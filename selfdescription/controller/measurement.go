@@ -141,7 +141,7 @@ func (r *measurement) issue(ctx context.Context, w *window) error {
 	err = r.hub.Create(ctx, &v1alpha1.SelfDescription{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(w.signed)),
-			Labels: map[string]string{v1alpha1.LabelCluster: w.cluster},
+			Labels: map[string]string{v1alpha1.LabelCluster: w.cluster, v1alpha1.LabelClusterUID: cluster.Status.UID},
 		},
 		Spec: v1alpha1.SelfDescriptionSpec{Credential: w.signed, Presenter: v1alpha1.Presenter{Provider: cluster.Spec.Provider}, Evidence: w.evidence()},
 	})

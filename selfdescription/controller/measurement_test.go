@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -59,6 +61,16 @@ func TestTheBrokerCertifiesWhatItMeasured(t *testing.T) {
 	must(t, err)
 	if c.Claims["evidenceDigest"] != selfdescription.DigestOf(w.fetch("/selfdescriptions/"+c.Digest.String()+"/evidence")).SRI() {
 		t.Error("the evidence is not what the measurement names")
+	}
+
+	must(t, w.Delete(t.Context(), &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "fra"}}))
+	d.Clusters[0].UID = strings.Replace(uid, "4", "5", 1)
+	if a, status := w.present(provider, "/selfdescriptions", w.sign(provider, d)...); status != http.StatusCreated {
+		t.Fatalf("status %d: %s", status, a.Description)
+	}
+	w.clusterOf("fra", "eins", d.Offering("c"), d.Clusters[0].UID)
+	if _, claims = w.admitted("fra", v1alpha1.ReasonReady); assurance(claims, v1alpha1.ClaimUptime, "0.8333") != "" {
+		t.Errorf("another cluster of the name has %v", claims)
 	}
 
 	before := w.keys()

@@ -48,6 +48,7 @@ type BindingClaimSpec struct {
 	// SecretName is the name of the Secret for the credentials; empty means the claim's own. A Secret that belongs to
 	// somebody else is not touched.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	SecretName string `json:"secretName,omitempty"`
 	// Parameters of the binding, an object.
 	// +kubebuilder:pruning:PreserveUnknownFields
