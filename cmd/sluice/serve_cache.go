@@ -2,7 +2,11 @@ package main
 
 import (
 	"reflect"
+	"slices"
+	"strings"
+	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -10,10 +14,11 @@ import (
 
 var stripManagedFields = cache.TransformStripManagedFields()
 
-// slim makes an object smaller before the cache keeps it. It drops the managed fields, which nothing reads and which
-// are half of an object's size. A delivered instance has its state and its decision twice; the cache keeps one of
-// each. Readers get copies that share nothing.
-func slim(object any) (any, error) {
+// slim makes an object smaller before the cache keeps it, and before anybody else has it. It drops the managed fields,
+// which nothing reads. Texts and lists of resources that many objects have are kept once. A delivered instance has its
+// state and its decision twice; the cache keeps one of each. Readers get copies that share nothing that can be changed.
+func (p *pool) slim(object any) (any, error) {
+	p.share(reflect.ValueOf(object))
 	if i, is := object.(*v1alpha1.ServiceInstance); is {
 		shareDelivered(i)
 	}
@@ -21,7 +26,7 @@ func slim(object any) (any, error) {
 }
 
 // shareDelivered makes what an instance delivered share its memory with what it has to deliver, where both are the
-// same. An object that already shares is not written: others may be reading it.
+// same.
 func shareDelivered(i *v1alpha1.ServiceInstance) {
 	delivered, decision := i.Status.Delivered, i.Status.Decision
 	if delivered == nil || decision == nil || len(decision.Placements) == 0 || len(delivered.Decision.Placements) == 0 ||
@@ -34,4 +39,77 @@ func shareDelivered(i *v1alpha1.ServiceInstance) {
 	if reflect.DeepEqual(delivered.State, i.Spec.Desired) {
 		delivered.State = i.Spec.Desired
 	}
+}
+
+// mostPooled is the number of texts, and of lists of resources, after which a pool begins anew: most texts are of one
+// object only.
+const mostPooled = 1 << 14
+
+// pool has one of each text and each list of resources that was seen lately. What it returns must not be changed.
+// It is safe for concurrent use.
+type pool struct {
+	mu    sync.Mutex
+	texts map[string]string
+	lists map[string]corev1.ResourceList
+}
+
+func newPool() *pool {
+	return &pool{texts: map[string]string{}, lists: map[string]corev1.ResourceList{}}
+}
+
+// share replaces the texts and the lists of resources in a value by those of the pool.
+func (p *pool) share(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			p.share(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); field.CanSet() {
+				p.share(field)
+			}
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			for i := range v.Len() {
+				p.share(v.Index(i))
+			}
+		}
+	case reflect.String:
+		v.SetString(p.text(v.String()))
+	case reflect.Map:
+		if list, is := v.Interface().(corev1.ResourceList); is && len(list) > 0 {
+			v.Set(reflect.ValueOf(p.list(list)))
+		}
+	}
+}
+
+func (p *pool) text(text string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return pooled(p.texts, text, text)
+}
+
+func (p *pool) list(list corev1.ResourceList) corev1.ResourceList {
+	amounts := make([]string, 0, len(list))
+	for name, amount := range list {
+		amounts = append(amounts, string(name)+" "+amount.String())
+	}
+	slices.Sort(amounts)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return pooled(p.lists, strings.Join(amounts, ","), list)
+}
+
+// pooled returns the value that a map has by a key. If it has none, it gets this one.
+func pooled[T any](in map[string]T, key string, value T) T {
+	if known, there := in[key]; there {
+		return known
+	}
+	if len(in) == mostPooled {
+		clear(in)
+	}
+	in[key] = value
+	return value
 }

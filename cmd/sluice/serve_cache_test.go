@@ -2,10 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"runtime"
 	"testing"
+	"unsafe"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -32,8 +36,8 @@ func decodeStored(t testing.TB) *v1alpha1.ServiceInstance {
 	return i
 }
 
-func slimmed(t testing.TB, i *v1alpha1.ServiceInstance) *v1alpha1.ServiceInstance {
-	kept, err := slim(i)
+func slimmed(t testing.TB, p *pool, i *v1alpha1.ServiceInstance) *v1alpha1.ServiceInstance {
+	kept, err := p.slim(i)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,16 +50,16 @@ func shares(i *v1alpha1.ServiceInstance) bool {
 }
 
 func TestTheCacheKeepsOneDecisionOfADeliveredInstance(t *testing.T) {
-	want := decodeStored(t)
+	want, p := decodeStored(t), newPool()
 	want.ManagedFields = nil
-	kept := slimmed(t, decodeStored(t))
+	kept := slimmed(t, p, decodeStored(t))
 	if !reflect.DeepEqual(kept, want) {
 		t.Errorf("kept %+v, want %+v", kept, want)
 	}
 	if !shares(kept) || &kept.Status.Delivered.State.Context.Raw[0] != &kept.Spec.Desired.Context.Raw[0] {
 		t.Error("the cache keeps the state and the decision twice")
 	}
-	if again := slimmed(t, kept); !reflect.DeepEqual(again, want) {
+	if again := slimmed(t, p, kept); !reflect.DeepEqual(again, want) {
 		t.Errorf("slimmed twice: %+v, want %+v", again, want)
 	}
 	read := kept.DeepCopy()
@@ -72,17 +76,56 @@ func TestTheCacheKeepsADecisionThatIsNotDelivered(t *testing.T) {
 	i.Spec.Desired.PlanID = "large"
 	want := i.DeepCopy()
 	want.ManagedFields = []metav1.ManagedFieldsEntry(nil)
-	if kept := slimmed(t, i); !reflect.DeepEqual(kept, want) {
+	if kept := slimmed(t, newPool(), i); !reflect.DeepEqual(kept, want) {
 		t.Errorf("kept %+v, want %+v", kept, want)
+	}
+}
+
+// sameList reports whether two lists of resources are one in memory.
+func sameList(a, b corev1.ResourceList) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
+func sameText(a, b string) bool { return unsafe.StringData(a) == unsafe.StringData(b) }
+
+func TestTheCacheKeepsTextsAndResourcesOnce(t *testing.T) {
+	p := newPool()
+	one, other := slimmed(t, p, decodeStored(t)), decodeStored(t)
+	other.Name = "other"
+	other.Status.Decision.Placements[0].Reserved[corev1.ResourceCPU] = resource.MustParse("20m")
+	want := other.DeepCopy()
+	want.ManagedFields = nil
+	if other = slimmed(t, p, other); !reflect.DeepEqual(other, want) {
+		t.Errorf("kept %+v, want %+v", other, want)
+	}
+	if !sameText(one.Status.Decision.Rejections[0].Examples[0].Message, other.Status.Decision.Rejections[0].Examples[0].Message) {
+		t.Error("two instances have a text each")
+	}
+	if !sameList(one.Status.Decision.Placements[0].Reserved, other.Status.Delivered.Decision.Placements[0].Reserved) {
+		t.Error("two instances have lists of the same resources each")
+	}
+	if sameList(one.Status.Decision.Placements[0].Reserved, other.Status.Decision.Placements[0].Reserved) {
+		t.Error("two instances with different resources have one list")
+	}
+}
+
+func TestAPoolIsBounded(t *testing.T) {
+	p := newPool()
+	for n := range 3 * mostPooled {
+		p.text(fmt.Sprint(n))
+		p.list(corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)})
+	}
+	if len(p.texts) > mostPooled || len(p.lists) > mostPooled {
+		t.Errorf("it has %d texts and %d lists, want at most %d", len(p.texts), len(p.lists), mostPooled)
 	}
 }
 
 // BenchmarkSlim measures what the cache keeps of a delivered instance.
 func BenchmarkSlim(b *testing.B) {
-	all := make([]*v1alpha1.ServiceInstance, 0, b.N)
+	all, p := make([]*v1alpha1.ServiceInstance, 0, b.N), newPool()
 	before := heapAfterCollection()
 	for range b.N {
-		all = append(all, slimmed(b, decodeStored(b)))
+		all = append(all, slimmed(b, p, decodeStored(b)))
 	}
 	b.ReportMetric(float64(heapAfterCollection()-before)/float64(b.N), "B-kept/op")
 	runtime.KeepAlive(all)
