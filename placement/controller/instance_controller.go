@@ -44,7 +44,9 @@ type instanceReconciler struct {
 	metrics    *metrics
 	moves      *moves
 	// places on the member clusters; nil means that there is always one.
-	places   *member.Places
+	places *member.Places
+	// reports are the places for results of checks that are written; nil means that there is always one.
+	reports  *member.Places
 	keys     *seal.Keyset
 	target   Target   // nil if there is none
 	scorer   Scorer   // nil if there is none

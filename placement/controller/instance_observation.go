@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -54,6 +55,22 @@ func (r *instanceReconciler) volumesTurned(s *scope) bool {
 		c := snapshot.Cluster(name)
 		return c != nil && c.Ready != ready && s.Status.IsPinnedOn(name)
 	})
+}
+
+// reportsAtOnce is how many results of checks are written at the same time. When many clusters are lost, each of their
+// instances has one. A write takes a megabyte of an embedded hub, and few keep it busy.
+const reportsAtOnce = 8
+
+// report writes the result of a check. While enough others are written it returns false: the instance is woken, and checked
+// again, when its turn comes.
+func (r *instanceReconciler) report(ctx context.Context, s *scope) (written bool, err error) {
+	leave, busy := r.reports.Enter("", s.Name)
+	if busy != nil {
+		return false, nil
+	}
+	err = r.write(ctx, s, writeProgress)
+	leave(err)
+	return err == nil, err
 }
 
 // afterLoss is the delay of the check after an object was deleted. Deletions that come together

@@ -303,8 +303,8 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		grown = s.recordGrown(d) || grown
 	}
 	if s.recordObservation(err) || news || grown || !usage.IsMetered(&s.Status) || !contracts.IsKept(&s.Status) {
-		if err := r.write(ctx, s, writeProgress); err != nil {
-			return ctrl.Result{}, err
+		if written, err := r.report(ctx, s); err != nil || !written {
+			return ctrl.Result{RequeueAfter: turnPatience}, err
 		}
 	}
 	if grown {

@@ -6,13 +6,16 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/placementtest"
@@ -41,6 +44,74 @@ func TestARestartedSluiceSellsNothingTwice(t *testing.T) {
 	w.must(err)
 	if free := snapshot.Free("eu", "cpu"); free != 2000 {
 		t.Errorf("a dry run sees %d thousandths of a core free", free)
+	}
+}
+
+// What is as it was before a restart is not written again, neither at once nor by the check that follows.
+func TestARestartWritesNoStatusOfAnInstanceInWhichNothingChanged(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 2)
+	w.cluster("us", 4)
+	w.provision("si-wrong", "plan-4", "")
+	w.passes("si-wrong")
+	w.provision("si-right", "plan-2", "")
+	w.wantOn(w.passes("si-right"), "eu")
+	w.driver.fail("observe us", errors.New("us: connection refused"))
+	w.driver.fail("deliver us", errors.New("us: connection refused"))
+	w.checked("si-right", "si-wrong")
+	for name, ready := range map[string]bool{"si-right": true, "si-wrong": false} {
+		if meta.IsStatusConditionTrue(w.instance(name).Status.Conditions, v1alpha1.ConditionReady) != ready {
+			t.Fatalf("%s ready: want %t", name, ready)
+		}
+	}
+	versions := func() []string {
+		return []string{w.instance("si-right").ResourceVersion, w.instance("si-wrong").ResourceVersion}
+	}
+	before := versions()
+	w.start()
+	w.writes = 0
+	w.checked("si-right", "si-wrong")
+	if now := versions(); !slices.Equal(now, before) || w.writes > 0 {
+		t.Errorf("%d writes after the restart: the versions are %v, and were %v", w.writes, now, before)
+	}
+}
+
+// checked makes a pass over instances, and one when their next check is due.
+func (w *world) checked(names ...string) {
+	for range 2 {
+		for _, name := range names {
+			_, _ = w.pass(name) // an error if the check finds something wrong
+		}
+		w.after(5 * time.Minute)
+	}
+}
+
+// When many instances are found wrong, their results are written a few at a time, and no worker waits for that.
+func TestResultsOfChecksAreWrittenInTurn(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 4)
+	w.provision("si-a", "plan-2", "")
+	w.passes("si-a")
+	w.reconciler.reports = &member.Places{Most: 1, Wake: func(instance string) { w.woken = append(w.woken, instance) }}
+	w.driver.fail("observe eu", errors.New("eu: connection refused"))
+	w.driver.fail("deliver eu", errors.New("eu: connection refused"))
+	w.checked("si-a")
+	if meta.IsStatusConditionTrue(w.instance("si-a").Status.Conditions, v1alpha1.ConditionReady) {
+		t.Fatal("an instance that cannot be repaired is ready")
+	}
+	w.driver.fail("observe eu", nil)
+	leave, err := w.reconciler.reports.Enter("", "si-other")
+	w.must(err)
+	w.writes, w.woken = 0, nil
+	if result, err := w.pass("si-a"); err != nil || result.RequeueAfter != turnPatience || w.writes > 0 {
+		t.Fatalf("next look after %s, %d writes, error %v; want none before its turn", result.RequeueAfter, w.writes, err)
+	}
+	leave(nil)
+	if !slices.Equal(w.woken, []string{"si-a"}) {
+		t.Fatalf("woken are %v", w.woken)
+	}
+	if !meta.IsStatusConditionTrue(w.passes("si-a").Status.Conditions, v1alpha1.ConditionReady) || w.writes != 1 {
+		t.Errorf("%d writes, want one, by which it is ready", w.writes)
 	}
 }
 

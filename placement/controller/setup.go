@@ -160,7 +160,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		recorder: o.Recorder, inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, reports: &member.Places{Most: reportsAtOnce}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
 	}
 	instances.failed = clusters.orderFailed
 	clusters.news = news{lost: instances.lost, ended: instances.ended, moved: instances.moved}
@@ -245,7 +245,7 @@ func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 		after := func(instance string, wait time.Duration) {
 			queue.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: instance}}, wait)
 		}
-		r.places.Wake = wake
+		r.places.Wake, r.reports.Wake = wake, wake
 		r.after.Store(&after)
 		return nil
 	})
