@@ -123,7 +123,9 @@ func pricesIn(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 func podsIn(status *v1alpha1.ServiceInstanceStatus) map[string][]Resources {
 	pods := map[string][]Resources{}
 	for _, p := range status.Everywhere() {
-		pods[p.Cluster] = withPods(pods[p.Cluster], podsOf(p.LargestPods))
+		if some := podsOf(p.LargestPods); len(some) > 0 {
+			pods[p.Cluster] = withPods(pods[p.Cluster], some)
+		}
 	}
 	return pods
 }

@@ -24,6 +24,8 @@ type Inventory struct {
 	store *memdb.MemDB
 	// books have the reservations on each cluster.
 	books map[string]book
+	// amounts that reservations have, by their text, see alike.
+	amounts map[string]Resources
 	// columns numbers every resource that any cluster ever had; it only grows.
 	columns map[corev1.ResourceName]int
 	// sold has the holdings of orders with each scarce resource. The map is replaced, never changed, because
@@ -58,6 +60,7 @@ func NewInventory() *Inventory {
 	return &Inventory{
 		store:     newStore(),
 		books:     map[string]book{},
+		amounts:   map[string]Resources{},
 		columns:   map[corev1.ResourceName]int{},
 		following: map[string][]string{},
 		moved:     map[string]bool{},

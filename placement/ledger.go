@@ -1,8 +1,10 @@
 package placement
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	memdb "github.com/hashicorp/go-memdb"
 	corev1 "k8s.io/api/core/v1"
@@ -274,6 +276,7 @@ func (inv *Inventory) record(txn *memdb.Txn, h Holding) change {
 		}
 	}
 	for _, r := range now {
+		r.Resources = inv.alike(r.Resources)
 		add(r, 1)
 		check(txn.Insert(tableReservation, r))
 	}
@@ -287,6 +290,26 @@ func (inv *Inventory) record(txn *memdb.Txn, h Holding) change {
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
 	return c
+}
+
+// mostAmounts is how many different amounts are remembered.
+const mostAmounts = 1 << 12
+
+// alike returns equal amounts that another reservation has, if there were some lately: many instances of a plan have the
+// same. They must not be changed.
+func (inv *Inventory) alike(amounts Resources) Resources {
+	var key strings.Builder
+	for _, name := range amounts.names() {
+		fmt.Fprintf(&key, "%s=%d ", name, amounts[name])
+	}
+	if known, there := inv.amounts[key.String()]; there {
+		return known
+	}
+	if len(inv.amounts) == mostAmounts {
+		clear(inv.amounts)
+	}
+	inv.amounts[key.String()] = amounts
+	return amounts
 }
 
 // countThrough adds to the number of instances that are reached through a hub.
