@@ -36,8 +36,9 @@ func measureRestart(ctx context.Context, b *bench) (table, error) {
 		note: fmt.Sprintf("Embedded hub with so many delivered instances on %d member clusters, written to it while Sluice was "+
 			"down. Ready is from the start of the process until /readyz says so; recovered is how long it took to rebuild the "+
 			"inventory, reservations and all, from the hub; looked at all is when the controller has been through every "+
-			"instance, which is also when memory is read. The process was killed, not stopped, before.", inventoryClusters),
-		header: []string{"instances", "ready", "recovered", "looked at all", "memory then", "most", "bar", ""},
+			"instance, which is also when memory is read, and how much of it are files: the program and the database, which the "+
+			"kernel takes back when others need it. The process was killed, not stopped, before.", inventoryClusters),
+		header: []string{"instances", "ready", "recovered", "looked at all", "memory then", "of it files", "most", "bar", ""},
 	}
 	const (
 		barReady, barMany    = 5 * time.Second, 10 * time.Second
@@ -68,19 +69,21 @@ func measureRestart(ctx context.Context, b *bench) (table, error) {
 					bar = fmt.Sprintf("ready, recovered ≤ %s, memory ≤ %d MiB", barMany, barOfMany)
 					met = verdict(max(found.ready, found.recovered) <= barMany && found.memory <= barOfMany)
 				}
-				t.add(fmt.Sprint(count), seconds(found.ready), seconds(found.recovered), seconds(found.settled), fmt.Sprintf("%d MiB", found.memory), fmt.Sprintf("%d MiB", found.most), bar, met)
+				t.add(fmt.Sprint(count), seconds(found.ready), seconds(found.recovered), seconds(found.settled), mebibytes(found.memory), mebibytes(found.files), mebibytes(found.most), bar, met)
 			}
 		}
 	}
 	return t, nil
 }
 
+func mebibytes(n int) string { return fmt.Sprintf("%d MiB", n) }
+
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 // restarted holds the measurements of one start.
 type restarted struct {
 	ready, recovered, settled time.Duration
-	memory, most              int // MiB
+	memory, files, most       int // MiB
 }
 
 // restart starts Sluice, waits until its controller has looked at every instance,
@@ -107,6 +110,9 @@ func (b *bench) restart(ctx context.Context, dataDir string, instances int) (res
 	}
 	found.settled = time.Since(began)
 	if found.memory, err = s.memory("VmRSS"); err != nil {
+		return found, err
+	}
+	if found.files, err = s.memory("RssFile"); err != nil {
 		return found, err
 	}
 	found.most, err = s.memory("VmHWM")

@@ -219,7 +219,7 @@ func (s *sluice) cpu() (time.Duration, error) {
 	return time.Duration(ticks+more) * time.Second / perSecond, nil
 }
 
-// memory is a field of the process's status in proc(5), in MiB: VmRSS or VmHWM.
+// memory is a field of the process's status in proc(5), in MiB: VmRSS, RssFile or VmHWM.
 func (s *sluice) memory(field string) (int, error) {
 	var kibibytes int
 	if _, err := fmt.Sscan(fieldOf(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid), field), &kibibytes); err != nil {
