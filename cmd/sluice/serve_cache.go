@@ -29,12 +29,11 @@ func (p *pool) slim(object any) (any, error) {
 // same.
 func shareDelivered(i *v1alpha1.ServiceInstance) {
 	delivered, decision := i.Status.Delivered, i.Status.Decision
-	if delivered == nil || decision == nil || len(decision.Placements) == 0 || len(delivered.Decision.Placements) == 0 ||
-		&delivered.Decision.Placements[0] == &decision.Placements[0] {
+	if delivered == nil || decision == nil {
 		return
 	}
 	if reflect.DeepEqual(&delivered.Decision, decision) {
-		delivered.Decision = *decision
+		i.Status.Decision = &delivered.Decision
 	}
 	if reflect.DeepEqual(delivered.State, i.Spec.Desired) {
 		delivered.State = i.Spec.Desired
