@@ -14,7 +14,8 @@
 //     force on every cluster.
 //   - A binding follows its instance. When an update or a move puts the instance on other
 //     clusters, credentials for those are issued and replace the old ones. The platform
-//     sees them when it fetches the binding.
+//     sees them when it fetches the binding. So it is when a check finds that an account, or
+//     its role, was deleted on a cluster: its tokens have ended.
 //   - Every endpoint existed at the last check: the peering in force, the gateways
 //     connected, the Service or pod ready. Endpoints that cannot be verified are not
 //     listed, and status.endpointsAbsent gives the reason. By default a binding with
