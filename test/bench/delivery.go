@@ -173,7 +173,8 @@ type patternObject struct {
 	object *unstructured.Unstructured
 }
 
-// patternKinds are the kinds that Sluice delivers, in the order in which it does. Only workloads have the last ones.
+// patternKinds are the kinds that Sluice delivers, in the order in which it does. Every instance has the first
+// kindsOfAll; the others are of workloads.
 var patternKinds = []schema.GroupVersionResource{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 	{Version: "v1", Resource: "resourcequotas"},
@@ -183,6 +184,8 @@ var patternKinds = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "serviceaccounts"},
 	{Group: "apps", Version: "v1", Resource: "deployments"},
 }
+
+const kindsOfAll = 4
 
 var namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
@@ -211,17 +214,17 @@ func newHand(ctx context.Context, s *sluice, cluster *controlplane.ControlPlane,
 		return nil, fmt.Errorf("find the pattern: %w", err)
 	}
 	h.pattern = append(h.pattern, patternObject{namespaceKind, plain(namespace)})
-	for _, kind := range patternKinds {
+	for k, kind := range patternKinds {
 		list, err := objects.Resource(kind).Namespace(name).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelInstance})
 		if err != nil {
 			return nil, fmt.Errorf("find the pattern: %w", err)
 		}
+		if k < kindsOfAll && len(list.Items) == 0 {
+			return nil, fmt.Errorf("find the pattern: Sluice has delivered no %s", kind.Resource)
+		}
 		for i := range list.Items {
 			h.pattern = append(h.pattern, patternObject{kind, plain(&list.Items[i])})
 		}
-	}
-	if len(h.pattern) < len(patternKinds) {
-		return nil, fmt.Errorf("find the pattern: Sluice has delivered only %d objects", len(h.pattern))
 	}
 	return h, nil
 }
