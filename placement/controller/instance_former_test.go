@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -158,4 +161,32 @@ func TestVolumesStayReservedUntilTheyAreDropped(t *testing.T) {
 		t.Errorf("left are %v", instance.Status.LeftClusters())
 	}
 	w.wantReserved("home", 2)
+}
+
+// Volumes are dropped on one cluster by the same delivery as before, which names the components on the others.
+func TestVolumesAreDroppedByTheSameWorkload(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.regional("a", 8)
+	w.regional("b", 8)
+	w.provision("si-tour", "plan-tour", "")
+	w.wantOnAll(w.passes("si-tour"), "a", "b")
+	last := map[string]*workload.Order{}
+	dropped := 0
+	w.driver.onDeliver = func(d delivery.Delivery) {
+		switch {
+		case d.KeepsVolumes:
+			d.Said.Kept, last[d.Placement.Cluster] = d.Placement.Cluster == "b", d.Workload
+		case d.Placement.Cluster != "b":
+			t.Errorf("it is delivered to %s again", d.Placement.Cluster)
+		default:
+			dropped++
+			if !equality.Semantic.DeepEqual(d.Workload.Share, last["b"].Share) {
+				t.Errorf("its volumes are dropped with %+v, after %+v", d.Workload.Share, last["b"].Share)
+			}
+		}
+	}
+	w.update("si-tour", func(s *v1alpha1.InstanceState) { s.PlanID = "plan-moved" })
+	if tour := w.settle("si-tour"); dropped != 1 || len(tour.Status.Left) > 0 {
+		t.Errorf("volumes are dropped %d times, and left are %v", dropped, tour.Status.LeftClusters())
+	}
 }

@@ -93,29 +93,39 @@ func (r *instanceReconciler) cleanable(s *scope) (gone, ready []string, since ti
 // cleanAll removes the instance from clusters, and from those that it is on only the volumes that it no longer has. It
 // returns the clusters where that is done.
 func (r *instanceReconciler) cleanAll(ctx context.Context, s *scope, names []string) (cleaned []string, err error) {
-	done := func() {
-		for name, wrong := range s.failures {
-			if wrong == nil {
+	var failures []error
+	collect := func(names []string, err error) {
+		for _, name := range names {
+			switch wrong, called := s.failures[name]; {
+			case !called:
+				failures = append(failures, err)
+			case wrong != nil:
+				failures = append(failures, wrong)
+			default:
 				cleaned = append(cleaned, name)
 			}
 		}
 	}
 	removed := lists.Without(names, s.Status.DeliveredDecision().Clusters())
+	kept := lists.Without(names, removed)
 	if len(removed) > 0 {
-		err = r.each(ctx, s, on(removed), nil, nil, delivery.Driver.Remove)
-		done()
+		collect(removed, r.each(ctx, s, on(removed), nil, nil, delivery.Driver.Remove))
 	}
-	if kept := lists.Without(names, removed); len(kept) > 0 {
+	if len(kept) > 0 {
 		delivered := s.Status.Delivered
-		stays := slices.DeleteFunc(slices.Clone(delivered.Decision.Placements), func(p v1alpha1.Placement) bool { return !slices.Contains(kept, p.Cluster) })
-		runs, wrong := r.workload(s, &delivered.Decision, &delivered.State)
-		if wrong == nil {
-			wrong = r.each(ctx, s, stays, &delivered.State, runs, delivery.Driver.Deliver)
-			done()
+		runs, err := r.workload(s, &delivered.Decision, &delivered.State)
+		if err != nil {
+			return cleaned, errors.Join(append(failures, err)...)
 		}
-		err = errors.Join(err, wrong)
+		// What is delivered to one cluster names the others, which are not touched.
+		collect(kept, r.each(ctx, s, delivered.Decision.Placements, &delivered.State, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+			if !slices.Contains(kept, d.Placement.Cluster) {
+				return nil
+			}
+			return driver.Deliver(ctx, d)
+		}))
 	}
-	return cleaned, err
+	return cleaned, errors.Join(failures...)
 }
 
 // overlap returns how long the instance stays on a cluster that it has moved away from.
