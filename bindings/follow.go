@@ -2,10 +2,12 @@ package bindings
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // behind reports whether a successful binding no longer fits its instance: it lacks
@@ -95,8 +98,8 @@ func (c *Controller) reissue(ctx context.Context, b *v1alpha1.ServiceBinding, in
 }
 
 // lostAccount returns a cluster on which the binding's account, or its role, is not there any more, or another one; "" if
-// there is none. A cluster that does not answer says nothing.
-func (c *Controller) lostAccount(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) string {
+// there is none. The error is what clusters answer instead; one that does not answer says nothing.
+func (c *Controller) lostAccount(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (on string, unread error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	for _, cluster := range b.Status.Issued {
@@ -113,13 +116,13 @@ func (c *Controller) lostAccount(ctx context.Context, b *v1alpha1.ServiceBinding
 			return err
 		})
 		switch {
-		case err != nil:
-			log.FromContext(ctx).V(1).Info("cannot read the account of a binding", "binding", b.Name, "cluster", cluster, "reason", err.Error())
 		case lost:
-			return cluster
+			return cluster, nil
+		case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown && !member.IsUnknown(err):
+			unread = errors.Join(unread, &clusterError{cluster: cluster, doing: "read the account", err: err})
 		}
 	}
-	return ""
+	return "", unread
 }
 
 // isLost reports whether the account is not the one with a UID any more, or has no role.

@@ -49,8 +49,10 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		}
 	}
 	found, before := c.findEndpoints(ctx, b, instance), b.Status.DeepCopy()
+	var unread error
 	if !found.pending && !found.unpeered { // which is looked at often
-		if cluster := c.lostAccount(ctx, b, instance); cluster != "" {
+		cluster := ""
+		if cluster, unread = c.lostAccount(ctx, b, instance); cluster != "" {
 			log.FromContext(ctx).Info("the account of a binding is lost", "binding", b.Name, "cluster", cluster)
 			return c.reissue(ctx, b, instance)
 		}
@@ -69,7 +71,7 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		}
 		log.FromContext(ctx).Info("status changed", "binding", b.Name, "hosts", len(b.Status.Endpoints), "absent", b.Status.EndpointsAbsent)
 	}
-	return c.nextCheck(b, instance, found), nil
+	return c.nextCheck(b, instance, found), unread // with back-off
 }
 
 // nextCheck returns the delay until the next lookup. It is short if a peering or an address
