@@ -30,7 +30,10 @@ func (s *PlacementPolicySpec) UnknownPlans(offerings []ServiceOffering) string {
 						continue
 					}
 					found = found || plan.ID == id
-					if hint := fmt.Sprintf("the plan %s of %s has the id %s", plan.Name, of.Name, plan.ID); plan.Name == id && !slices.Contains(named, hint) {
+					if plan.Name != id {
+						continue
+					}
+					if hint := fmt.Sprintf("the plan %s of %s has the id %s", plan.Name, of.Name, plan.ID); !slices.Contains(named, hint) {
 						named = append(named, hint)
 					}
 				}
