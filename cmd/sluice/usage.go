@@ -44,8 +44,8 @@ which its deletion is asked for. On two clusters it counts twice; while it moves
 
 CPU is in hours of a core and MEMORY in hours of a GiB; csv and json have all resources, in seconds. The output focus
 is CSV with the columns of FOCUS 1.2 (https://focus.finops.org), with a row for each time during which an instance had
-the same on one cluster; --by and --per do not go with it. The output jwt is what json has, signed by the broker's present key; whoever has the broker's
-did.json verifies it with "sluice sd verify".`,
+the same on one cluster; --by and --per do not go with it. The output jwt is what json has, signed by the broker's
+present key; whoever has the broker's did.json verifies it with "sluice sd verify".`,
 		Example: `  sluice usage --by organization,plan
   sluice usage --by instance --month 2026-10 --per day -o csv
   sluice usage --month 2026-10 -o focus --issuer "Example Cloud"
