@@ -102,7 +102,7 @@ func TestUsageOfAnInstance(t *testing.T) {
 	if out := s.must("usage"); !strings.Contains(out, "mysql") || !strings.Contains(out, got.Cost+" EUR") {
 		t.Errorf("table: %s", out)
 	}
-	if out := s.must("usage", "--platform", "second", "-o", "json"); strings.TrimSpace(out) != "[]" {
+	if out := s.must("usage", "--platform", "second", "-o", "json"); out != "nothing was used of platform \"second\" in the month\n[]\n" {
 		t.Errorf("of another platform: %s", out)
 	}
 	if out := s.must("usage", "--month", "2026-01", "-o", "json"); strings.TrimSpace(out) != "[]" {
