@@ -19,15 +19,14 @@ pages=/sys/kernel/mm/transparent_hugepage/enabled
 if [ -w $pages ] && ! grep -qF '[always]' $pages; then
   before=$(sed 's/.*\[\(.*\)\].*/\1/' $pages)
   trap 'echo "$before" >$pages' EXIT
-  echo "test: transparent huge pages are always used, but not by stages on kind alone; after the end $before again"
+  echo "test: transparent huge pages are always used, but not on kind; after the end $before again"
 fi
 
-# use_pages says how the kernel uses large pages for the given targets: those on kind run e2e.test. Kills start Sluice 200
-# times, so what runs on kind beside them uses large pages, too.
+# use_pages says how the kernel uses large pages for the given targets: those on kind run e2e.test.
 use_pages() {
   [ -n "${before-}" ] || return 0
   # shellcheck disable=SC2086 # several targets
-  if [[ +$1+ != *+crash+* ]] && ${MAKE:-make} --dry-run ${1//+/ } | grep -F e2e.test >/dev/null; then echo "$before"; else echo always; fi >$pages
+  if ${MAKE:-make} --dry-run ${1//+/ } | grep -F e2e.test >/dev/null; then echo "$before"; else echo always; fi >$pages
 }
 
 # ticks prints the processors' time since the machine started, in ticks: busy and in all (proc_stat(5)).
