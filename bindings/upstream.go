@@ -146,11 +146,10 @@ func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding
 // pollUpstream asks what has become of a bind that the broker has accepted.
 func (c *Controller) pollUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, broker *osbclient.Client) (*osbclient.Binding, error) {
 	u := b.Status.Upstream
-	polled, err := osbclient.Poll(&u.Operation, func(operation string) (osbclient.Operation, error) {
-		return broker.BindingLastOperation(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID, operation)
-	})
+	polled, err := osbclient.Polled(broker.BindingLastOperation(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID, *u.Operation))
 	switch {
-	case err != nil && u.Operation == nil: // it is asked for again
+	case osbclient.IsRefused(err):
+		u.Operation = nil // it is asked for again
 		return nil, &upstreamPendingError{broker: u.Broker}
 	case err != nil:
 		return nil, err

@@ -81,11 +81,12 @@ func (b *bindingPass) ask(ctx context.Context, want *wantedBinding) (*osbclient.
 			return bound, nil, nil
 		}
 	} else {
-		polled, err := osbclient.Poll(&next.Token, func(token string) (osbclient.Operation, error) {
-			return broker.BindingLastOperation(ctx, next.InstanceID, next.ID, next.ServiceID, next.PlanID, token)
-		})
+		polled, err := osbclient.Polled(broker.BindingLastOperation(ctx, next.InstanceID, next.ID, next.ServiceID, next.PlanID, *next.Token))
 		switch {
-		case err != nil: // without a token, it is asked for again
+		case err != nil:
+			if osbclient.IsRefused(err) {
+				next.Token = nil // it is asked for again
+			}
 			return nil, waits(0, err.Error()), nil
 		case polled.Gone:
 			return nil, nil, &failedError{"the broker does not know the binding any more"}

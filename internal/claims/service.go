@@ -304,13 +304,12 @@ func (s *servicePass) poll(ctx context.Context, operation *claimsv1.ServiceOpera
 	if has := s.claim.Status.Instance; has != nil {
 		plan = has.PlanID // of an update, the plan before it (OSB 2.17, "Polling Last Operation")
 	}
-	polled, err := osbclient.Poll(&operation.Token, func(token string) (osbclient.Operation, error) {
-		return s.Broker().LastOperation(ctx, string(s.claim.UID), operation.To.ServiceID, plan, token)
-	})
+	polled, err := osbclient.Polled(s.Broker().LastOperation(ctx, string(s.claim.UID), operation.To.ServiceID, plan, *operation.Token))
 	hide := s.hidden(ctx)
 	polled.Description = hide.text(polled.Description)
 	switch {
-	case err != nil && operation.Token == nil: // it is asked for again
+	case osbclient.IsRefused(err):
+		operation.Token = nil // it is asked for again
 		return s.waits(0, hide.text(err.Error())), nil
 	case err != nil:
 		return unavailable(err, hide), nil

@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -149,7 +148,7 @@ type answer struct {
 func (c *Client) send(ctx context.Context, r request, wanted ...int) (*answer, error) {
 	failed := &Error{Request: r.what}
 	for _, segment := range r.path {
-		if strings.Trim(segment, ".") == "" && len(segment) <= len("..") {
+		if segment == "" || segment == "." || segment == ".." {
 			// Sent as ".", ".." or nothing, it makes the URL that of something else (RFC 3986, section 5.2.4).
 			failed.Status, failed.Description = http.StatusBadRequest, fmt.Sprintf("%q is no id that a URL can have", segment)
 			return nil, failed

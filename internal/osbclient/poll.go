@@ -5,18 +5,13 @@ import (
 	"net/http"
 )
 
-// Poll asks a broker how far an operation is that it has accepted (OSB 2.17, "Polling Last Operation"). token is that of the
-// operation. A broker that answers neither 200 nor 410, or nonsense, is asked again: the operation is in progress, with the
-// answer as the description. The error is that of poll: the broker is away (IsTransient) or, by 4xx (IsRefused), does not
-// know the operation. token is nil then, and the caller makes its request again.
-func Poll(token **string, poll func(operation string) (Operation, error)) (Operation, error) {
-	polled, err := poll(**token)
+// Polled judges the answer to a poll of an operation that a broker has accepted (OSB 2.17, "Polling Last Operation"). A broker
+// that answers neither 200 nor 410, or nonsense, is asked again: the operation is in progress, with the answer as the
+// description. The error is that of the poll: the broker is away (IsTransient) or does not know the operation (IsRefused), so
+// that the caller makes its request again.
+func Polled(polled Operation, err error) (Operation, error) {
 	answer := (*Error)(nil)
-	switch {
-	case IsTransient(err) || !errors.As(err, &answer):
-		return polled, err
-	case IsRefused(err):
-		*token = nil
+	if IsTransient(err) || IsRefused(err) || !errors.As(err, &answer) {
 		return polled, err
 	}
 	return Operation{State: InProgress, Description: err.Error(), RetryAfter: answer.RetryAfter}, nil

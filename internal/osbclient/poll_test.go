@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPoll: an operation is over by the broker's word only.
-func TestPoll(t *testing.T) {
+// TestPolled: an operation is over by the broker's word only.
+func TestPolled(t *testing.T) {
 	for name, row := range map[string]struct {
 		polled         Operation
 		err            error
@@ -26,16 +26,9 @@ func TestPoll(t *testing.T) {
 		"it knows no such":      {err: &Error{Request: "poll", Status: 404}, fails: true, forgets: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			token := new(string)
-			*token = "o"
-			got, err := Poll(&token, func(operation string) (Operation, error) {
-				if operation != "o" {
-					t.Errorf("the broker is asked for %q", operation)
-				}
-				return row.polled, row.err
-			})
-			if got != row.want || (err != nil) != row.fails || (token == nil) != row.forgets {
-				t.Errorf("it is %+v, %v, and the token %v; want %+v", got, err, token, row.want)
+			got, err := Polled(row.polled, row.err)
+			if got != row.want || (err != nil) != row.fails || IsRefused(err) != row.forgets {
+				t.Errorf("it is %+v, %v; want %+v", got, err, row.want)
 			}
 		})
 	}

@@ -136,12 +136,9 @@ func (t *tenant) outdated(ctx context.Context, want *wanted, refusal error) erro
 
 // poll asks for the state of an operation that the broker has accepted.
 func (t *tenant) poll(ctx context.Context, want *wanted, planID, operation string) error {
-	token := &operation
-	polled, err := osbclient.Poll(&token, func(operation string) (osbclient.Operation, error) {
-		return t.client.LastOperation(ctx, t.id, want.ServiceID, planID, operation)
-	})
+	polled, err := osbclient.Polled(t.client.LastOperation(ctx, t.id, want.ServiceID, planID, operation))
 	switch {
-	case err != nil && token == nil: // the request is made again
+	case osbclient.IsRefused(err): // the request is made again
 		return fmt.Errorf("broker %s: %w", t.broker, err)
 	case err != nil:
 		return t.waits(want, operation, retryAfter(err), err.Error())
