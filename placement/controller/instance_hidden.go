@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/workload"
@@ -86,20 +86,14 @@ func (r *instanceReconciler) hiddenOf(s *scope) (names []string) {
 
 // writeSealed writes the parameters of the spec sealed.
 func (r *instanceReconciler) writeSealed(ctx context.Context, s *scope, parameters json.RawMessage) error {
-	before := s.ServiceInstance.DeepCopy()
-	patched := before.DeepCopy()
-	patched.Spec.Desired.Parameters = &runtime.RawExtension{Raw: parameters}
-	if patched.Annotations == nil {
-		patched.Annotations = map[string]string{}
-	}
-	patched.Annotations[v1alpha1.AnnotationGenerations] = strconv.FormatInt(v1alpha1.GenerationsBefore(s)-1, 10)
-	patched.Annotations[annotationSealed] = sealedMark(s.ServiceInstance, s.Generation+1)
-	// Only the version that was read may be patched, because the next write is bound to it.
-	asRead := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.hub.Patch(ctx, patched, asRead); err != nil {
+	err := r.patch(ctx, s, func(i *v1alpha1.ServiceInstance) {
+		i.Spec.Desired.Parameters = &runtime.RawExtension{Raw: parameters}
+		metav1.SetMetaDataAnnotation(&i.ObjectMeta, v1alpha1.AnnotationGenerations, strconv.FormatInt(v1alpha1.GenerationsBefore(s)-1, 10))
+		metav1.SetMetaDataAnnotation(&i.ObjectMeta, annotationSealed, sealedMark(s.ServiceInstance, s.Generation+1))
+	})
+	if err != nil {
 		return fmt.Errorf("hide parameters: %w", err)
 	}
-	s.Spec, s.ObjectMeta = patched.Spec, patched.ObjectMeta
 	s.recordResealed()
 	return nil
 }

@@ -207,16 +207,25 @@ func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool
 
 // stay drops the request to leave clusters that the instance is not on, or cannot leave.
 func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
-	before := s.ServiceInstance.DeepCopy()
-	delete(s.Annotations, v1alpha1.AnnotationLeave)
-	delete(s.Annotations, v1alpha1.AnnotationMoveTo)
-	patched := s.ServiceInstance.DeepCopy()
-	// Only the version that was read may be patched, because the next write is bound to it.
-	asRead := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.hub.Patch(ctx, patched, asRead); client.IgnoreNotFound(err) != nil {
+	err := r.patch(ctx, s, func(i *v1alpha1.ServiceInstance) {
+		delete(i.Annotations, v1alpha1.AnnotationLeave)
+		delete(i.Annotations, v1alpha1.AnnotationMoveTo)
+	})
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the annotation %s: %w", v1alpha1.AnnotationLeave, err)
 	}
-	s.ResourceVersion = patched.ResourceVersion
+	return nil
+}
+
+// patch changes the instance on the hub, apart from its status. Only the version that was read may be patched, because the
+// next write is bound to it.
+func (r *instanceReconciler) patch(ctx context.Context, s *scope, change func(*v1alpha1.ServiceInstance)) error {
+	patched := s.ServiceInstance.DeepCopy()
+	change(patched)
+	if err := r.hub.Patch(ctx, patched, client.MergeFromWithOptions(s.ServiceInstance, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	s.Spec, s.ObjectMeta = patched.Spec, patched.ObjectMeta
 	return nil
 }
 
