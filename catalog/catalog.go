@@ -151,7 +151,7 @@ func (p *Plan) IsBindingRotatable() bool {
 
 // VisibleTo reports whether a platform sees the plan.
 func (p *Plan) VisibleTo(platform string) bool {
-	return admits(p.Offering.Platforms, platform) && admits(p.Platforms, platform)
+	return p.Offering.Shows(&p.Plan, platform)
 }
 
 // Schemas returns the schemas of the parameters of provision, update and bind, as they are
@@ -325,10 +325,6 @@ func visible(offerings []*Offering, platform string) []*Offering {
 		}
 	}
 	return out
-}
-
-func admits(platforms []string, platform string) bool {
-	return len(platforms) == 0 || slices.Contains(platforms, platform)
 }
 
 func override(own *bool, inherited bool) bool {

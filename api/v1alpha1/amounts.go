@@ -65,7 +65,8 @@ func (s *Sale) Check() error {
 	return nil
 }
 
-// Check returns an error if a limit of the quota is of no resource or negative, or its budget is no amount of money. A quota that is nil has none.
+// Check returns an error if a limit of the quota is of no resource or negative, or its budget is no amount of money. A quota
+// that is nil has none.
 func (q *Quota) Check() error {
 	if q == nil {
 		return nil

@@ -273,9 +273,11 @@ type PolicyMatch struct {
 
 // Selects reports whether a policy with this match concerns the requests of a consumer for a plan.
 func (m *PolicyMatch) Selects(platform, organization, space, plan string) bool {
-	within := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 	return within(m.Platforms, platform) && within(m.Organizations, organization) && within(m.Spaces, space) && within(m.Plans, plan)
 }
+
+// within reports whether a list has a value, or is empty and so has all.
+func within(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 
 // Concerned returns the requests that the policy concerns.
 func (s *PlacementPolicySpec) Concerned() PolicyMatch {

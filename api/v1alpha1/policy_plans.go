@@ -55,13 +55,11 @@ func (s *PlacementPolicySpec) UnknownPlans(offerings []ServiceOffering) string {
 
 // sees reports whether the provider or platform that the policy is about sees a plan; the operator sees all.
 func (s *PlacementPolicySpec) sees(offering *ServiceOfferingSpec, plan *Plan) bool {
-	if s.Provider == "" && s.Platform == "" || s.Provider != "" && offering.Provider == s.Provider {
-		return true
-	}
-	for _, platforms := range [][]string{offering.Platforms, plan.Platforms} {
-		if len(platforms) > 0 && !slices.Contains(platforms, s.Platform) {
-			return false
-		}
-	}
-	return true
+	return s.Provider == "" && s.Platform == "" || s.Provider != "" && offering.Provider == s.Provider ||
+		offering.Shows(plan, s.Platform)
+}
+
+// Shows reports whether a platform sees a plan of the offering.
+func (s *ServiceOfferingSpec) Shows(plan *Plan, platform string) bool {
+	return within(s.Platforms, platform) && within(plan.Platforms, platform)
 }

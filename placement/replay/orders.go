@@ -54,8 +54,8 @@ var OrderColumns = []string{"id", "at", "for", "count", "service", "plan", "para
 
 // ParseOrders reads an order book: CSV (RFC 4180), of which the first line names the columns. Of OrderColumns, plan is
 // required. at and for are durations such as 90m or 36h; count is a number of equal orders, whose ids end in
-// -1, -2, …; parameters are JSON. There are no comments. Without id, an order is named by its line. A book has most orders at most. Errors name
-// the line.
+// -1, -2, …; parameters are JSON. There are no comments. Without id, an order is named by its line. A book has most orders
+// at most. Errors name the line.
 func ParseOrders(data []byte, most int) ([]Booked, error) {
 	lines := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\uFEFF")))) // spreadsheets write this mark first
 	lines.TrimLeadingSpace = true
