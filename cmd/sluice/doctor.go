@@ -320,14 +320,12 @@ func (e *examination) rules() (string, error) {
 	if first < 0 {
 		return "no policy has rules for pods", nil
 	}
-	var without []string
-	err := pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
-		cluster := o.(*v1alpha1.MemberCluster)
+	without, err := e.clusters(func(cluster *v1alpha1.MemberCluster) string {
 		if enforced, _ := cluster.Holds(v1alpha1.ConditionRulesEnforced); cluster.Sells() && !enforced {
-			without = append(without, cluster.Name)
+			return cluster.Name
 		}
-		return nil
-	}, client.InNamespace(e.hub.namespace))
+		return ""
+	})
 	if err != nil {
 		return "", err
 	}
@@ -337,15 +335,25 @@ func (e *examination) rules() (string, error) {
 	return "", fmt.Errorf("%s would not enforce the rules of %s or of other policies with `workloads`, and so gets no orders that they concern: run `sluice cluster renew` for each such cluster", some(without), policies.Items[first].Name)
 }
 
-// nodes looks for clusters that are ready, and have no node that takes pods.
-func (e *examination) nodes() (string, error) {
-	var without []string
-	err := pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
-		if why := nodeless(o.(*v1alpha1.MemberCluster)); why != "" {
-			without = append(without, o.GetName()+": "+why)
+// clusters returns what a function says of each member cluster, apart from those of which it says nothing.
+func (e *examination) clusters(say func(*v1alpha1.MemberCluster) string) (said []string, err error) {
+	err = pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
+		if text := say(o.(*v1alpha1.MemberCluster)); text != "" {
+			said = append(said, text)
 		}
 		return nil
 	}, client.InNamespace(e.hub.namespace))
+	return said, err
+}
+
+// nodes looks for clusters that are ready, and have no node that takes pods.
+func (e *examination) nodes() (string, error) {
+	without, err := e.clusters(func(cluster *v1alpha1.MemberCluster) string {
+		if why := nodeless(cluster); why != "" {
+			return cluster.Name + ": " + why
+		}
+		return ""
+	})
 	if err != nil {
 		return "", err
 	}
