@@ -128,15 +128,7 @@ func claimsOfTemplatesAreDeleted(t *testing.T, f *fixture) {
 // aStoppedSetStartsAgain although its autoscaler, which leaves sets without pods alone, decides on their number.
 func aStoppedSetStartsAgain(t *testing.T, f *fixture) {
 	f.volumeOf(t, "stopped-a", "stopped")
-	scaled := strings.ReplaceAll(strings.Replace(members, "      replicas: ${parameters.replicas}\n", "", 1), "members", "stopped") + `
-  - apiVersion: autoscaling/v2
-    kind: HorizontalPodAutoscaler
-    metadata: {name: db}
-    spec:
-      scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
-      maxReplicas: 2
-      metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]
-`
+	scaled := strings.ReplaceAll(strings.Replace(members, "      replicas: ${parameters.replicas}\n", "", 1), "members", "stopped") + autoscaler("2")
 	first := withWorkload(t, scaled, "")
 	f.runs(t, first)
 	f.pendingOn(t, running(t, first, "components:"+stuck, ""), "Unschedulable")
@@ -155,15 +147,7 @@ func claimsStayUntilAScaledSetWorks(t *testing.T, f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		f.volumeOf(t, "scaled-"+name, "scaled")
 	}
-	document := strings.ReplaceAll(strings.Replace(members, "      replicas: ${parameters.replicas}\n", "      persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}\n", 1), "members", "scaled") + `
-  - apiVersion: autoscaling/v2
-    kind: HorizontalPodAutoscaler
-    metadata: {name: db}
-    spec:
-      scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
-      maxReplicas: ${parameters.replicas}
-      metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]
-`
+	document := strings.ReplaceAll(strings.Replace(members, "      replicas: ${parameters.replicas}\n", "      persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}\n", 1), "members", "scaled") + autoscaler("${parameters.replicas}")
 	first := withWorkload(t, document, "")
 	first.Former = first.Workload
 	f.runs(t, first)
@@ -263,4 +247,17 @@ func (f *fixture) wantSetStopped(t *testing.T, d delivery.Delivery) {
 	if f.get(t, d, "db", &set); *set.Spec.Replicas != 0 {
 		t.Errorf("the set has %d replicas", *set.Spec.Replicas)
 	}
+}
+
+// autoscaler is one of the set of members, with at most so many pods.
+func autoscaler(most string) string {
+	return strings.Replace(`
+  - apiVersion: autoscaling/v2
+    kind: HorizontalPodAutoscaler
+    metadata: {name: db}
+    spec:
+      scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+      maxReplicas: MOST
+      metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]
+`, "MOST", most, 1)
 }

@@ -27,19 +27,9 @@ func TestAfterAFailedUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.decide("small", `{"cores": 1}`)
-			if err := w.deliver(); err != nil {
-				t.Fatal(err)
-			}
-			w.delivered()
-			w.decide("large", `{"cores": 2}`)
+			w.updates(t)
 			w.front = func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-				if r.Method != row.method || !strings.HasSuffix(r.URL.Path, row.path) {
-					return false
-				}
-				out.WriteHeader(row.status)
-				_, _ = out.Write([]byte(row.body))
-				return true
+				return r.Method == row.method && strings.HasSuffix(r.URL.Path, row.path) && answers(out, row.status, row.body)
 			}
 			refused := (*delivery.RefusedError)(nil)
 			if err := w.deliver(); !errors.As(err, &refused) || refused.Repeatable != row.repeatable || refused.Unusable != row.unusable {
@@ -54,23 +44,31 @@ func TestUndoingIsRefused(t *testing.T) {
 	for name, refuses := range map[string]bool{"it is carried out": false, "it is refused": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.decide("small", `{"cores": 1}`)
-			if err := w.deliver(); err != nil {
-				t.Fatal(err)
-			}
-			w.delivered()
-			w.decide("large", `{"cores": 2}`)
+			w.updates(t)
 			w.front = func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-				if !refuses || r.Method != http.MethodPatch {
-					return false
-				}
-				out.WriteHeader(http.StatusBadRequest)
-				_, _ = out.Write([]byte(`{}`))
-				return true
+				return refuses && r.Method == http.MethodPatch && answers(out, http.StatusBadRequest, `{}`)
 			}
 			if err := w.restore(); err != nil || w.said.NotUndone != refuses {
 				t.Errorf("%v, and the driver says that it is not undone: %t, want %t", err, w.said.NotUndone, refuses)
 			}
 		})
 	}
+}
+
+// updates delivers an instance, and then decides on an update of it.
+func (w *world) updates(t *testing.T) {
+	t.Helper()
+	w.decide("small", `{"cores": 1}`)
+	if err := w.deliver(); err != nil {
+		t.Fatal(err)
+	}
+	w.delivered()
+	w.decide("large", `{"cores": 2}`)
+}
+
+// answers answers a request instead of the broker.
+func answers(out http.ResponseWriter, status int, body string) bool {
+	out.WriteHeader(status)
+	_, _ = out.Write([]byte(body))
+	return true
 }
