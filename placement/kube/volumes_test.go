@@ -9,8 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -55,6 +58,7 @@ func aGrownVolumeStays(t *testing.T, f *fixture) {
 	first := withWorkload(t, sized, "")
 	first.Former = first.Workload
 	f.runs(t, first)
+	f.mayGrow(t, first)
 
 	next := running(t, first, sized+broken, `{"size": "2Mi", "motto": "bye"}`)
 	var refused *delivery.RefusedError
@@ -95,6 +99,22 @@ func aGrownVolumeStays(t *testing.T, f *fixture) {
 	less := running(t, first, sized, `{"size": "1Mi"}`)
 	less.Former = grown.Workload
 	wantRefused(t, f.delivered(t, less), "component db: PersistentVolumeClaim db-data is refused: Invalid")
+}
+
+// mayGrow waits until the API server, which refuses to enlarge claims of classes that it has not heard of yet, knows the
+// class of the volume.
+func (f *fixture) mayGrow(t *testing.T, d delivery.Delivery) {
+	t.Helper()
+	var claim corev1.PersistentVolumeClaim
+	f.get(t, d, "db-data", &claim)
+	larger := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resources":{"requests":{"storage":"2Mi"}}}}`))
+	eventually(t, "the API server knows the class of the volume", func(ctx context.Context) (bool, error) {
+		err := f.admin.Patch(ctx, &claim, larger, client.DryRunAll)
+		if !apierrors.IsForbidden(err) {
+			return false, err
+		}
+		return strings.Contains(err.Error(), "exceeded quota"), nil // which is asked last
+	})
 }
 
 func (f *fixture) wantSize(t *testing.T, d delivery.Delivery, want string) {
