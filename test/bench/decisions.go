@@ -62,18 +62,21 @@ func decide(inventory *placement.Inventory, k kind, times int) (spent latencies,
 		return nil, err
 	}
 	inventory.SetPolicies(placement.Policies{policy})
-	s := inventory.Snapshot()
 	plan := &catalog.Plan{Plan: v1alpha1.Plan{ID: "plan", Name: "plan", Kind: v1alpha1.PlanKindResources, Resources: &a.Plan}}
 	r, err := placement.NewRequest("si", plan, nil)
 	if err != nil {
 		return nil, err
 	}
 	r.At, r.External = decidedAt, map[string]int32{}
+	// From the first such order on, the inventory counts the instances that the others are to be near, or apart from.
+	_, _ = inventory.Place(inventory.Snapshot().Govern(r, ordering(0)))
+	inventory.Release(r.ID)
+	s := inventory.Snapshot()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i := range min(max(times, 20), 200) {
 		r.ID = fmt.Sprintf("si-%d", i)
-		one := s.Govern(r, placement.Consumer{Platform: "cf", Organization: "org", Space: spaceOf(i)})
+		one := s.Govern(r, ordering(i))
 		began := threadTime()
 		_, _ = placement.Place(one, s) // that nothing fits is an answer, too
 		spent = append(spent, threadTime()-began)
@@ -95,6 +98,10 @@ func precisely(d time.Duration) string { return fmt.Sprintf("%.3f ms", d.Seconds
 
 var decidedAt = time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
 
+func ordering(i int) placement.Consumer {
+	return placement.Consumer{Platform: "cf", Organization: "org", Space: spaceOf(i)}
+}
+
 func spaceOf(i int) string { return fmt.Sprintf("space-%d", i%100) }
 
 // fleet has 20 regions, ten providers, half of the clusters for production, a tenth tainted, 0 to 94 % used,
@@ -105,7 +112,7 @@ func fleet(n int) *placement.Inventory {
 	for i := range n {
 		inventory.UpsertCluster(member(i))
 		held = append(held, placement.Holding{
-			Instance: fmt.Sprintf("si-there-%d", i), Consumer: placement.Consumer{Platform: "cf", Organization: "org", Space: spaceOf(i)},
+			Instance: fmt.Sprintf("si-there-%d", i), Consumer: ordering(i),
 			Held: map[string]placement.Resources{nameOf(i): {corev1.ResourceCPU: 100}},
 		})
 	}
