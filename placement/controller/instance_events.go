@@ -66,7 +66,7 @@ func (r *instanceReconciler) recordTransition(s *scope, what write, at time.Time
 		s.happened(at, v1alpha1.Event{Type: v1alpha1.EventMoved, Clusters: s.Status.DeliveredDecision().Clusters(), Message: message, After: r.sinceThen(moved.DecidedAt.Time)})
 	case what == writeDelivered:
 		s.happened(at, v1alpha1.Event{Type: v1alpha1.EventDelivered, Clusters: s.Status.DeliveredDecision().Clusters(), Message: ignored(s.Status.DeliveredDecision()), After: r.sinceThen(s.since())})
-	case what == writeLate || what == writeFailure && s.failing != "":
+	case what == writeLate || what == writeFailure:
 		e := v1alpha1.Event{Type: v1alpha1.EventFailed, Clusters: s.Status.Decision.Clusters(), Message: cmp.Or(s.failing, s.Status.Operation.Description)}
 		if s.open {
 			e.After = r.sinceThen(s.since())

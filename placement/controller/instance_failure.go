@@ -36,7 +36,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 	}
 	s.restore()
 	s.recordFailure(why)
-	return r.writeUndone(ctx, s)
+	return r.writeUndone(ctx, s, writeFailure)
 }
 
 // failOn continues to undo an operation, or a move, that fails.
@@ -56,7 +56,7 @@ func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result
 	}
 	s.restore()
 	s.recordAsBefore()
-	return r.writeUndone(ctx, s)
+	return r.writeUndone(ctx, s, writeProgress)
 }
 
 // undo delivers the state before the current operation again, if there was one. A zero result means that it is done. What
@@ -92,9 +92,9 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 	return ctrl.Result{}, nil
 }
 
-// writeUndone writes the status of a failed operation and releases its reservations.
-func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if err := r.write(ctx, s, writeFailure); err != nil {
+// writeUndone writes the status of an operation that is undone and releases its reservations.
+func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope, what write) (ctrl.Result, error) {
+	if err := r.write(ctx, s, what); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))

@@ -284,7 +284,7 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	default:
 		s.recordUncovered(describe(why))
 	}
-	if err := r.write(ctx, s, writeFailure); err != nil {
+	if err := r.write(ctx, s, writeProgress); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))

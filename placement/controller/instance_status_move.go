@@ -16,7 +16,7 @@ import (
 )
 
 // recordMoveFailed forgets why a move failed: the last operation has not.
-func (s *scope) recordMoveFailed() { s.Status.Operation.Failing, s.failing = nil, "" }
+func (s *scope) recordMoveFailed() { s.Status.Operation.Failing = nil }
 
 // recordMoveRefused records which of the clusters that a move leads to have refused it in the last call, or still wait after
 // its deadline.

@@ -51,7 +51,7 @@ func (r *instanceReconciler) withdraw(ctx context.Context, s *scope) (ctrl.Resul
 	if s.Status.IsFinished() && s.Status.Delivered != nil {
 		s.recordUsable()
 	}
-	if err := r.write(ctx, s, writeFailure); err != nil {
+	if err := r.write(ctx, s, writeProgress); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.moves.end(s.Name)
