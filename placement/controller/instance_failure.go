@@ -34,9 +34,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 		}
 		return result, err
 	}
-	s.restore()
-	s.recordFailure(why)
-	return r.writeUndone(ctx, s, writeFailure)
+	return ctrl.Result{}, r.writeUndone(ctx, s, writeFailure, func() { s.recordFailure(why) })
 }
 
 // failOn continues to undo an operation, or a move, that fails.
@@ -54,9 +52,7 @@ func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.restore()
-	s.recordAsBefore()
-	return r.writeUndone(ctx, s, writeProgress)
+	return ctrl.Result{}, r.writeUndone(ctx, s, writeProgress, s.recordAsBefore)
 }
 
 // undo delivers the state before the current operation again, if there was one. A zero result means that it is done. What
@@ -92,11 +88,14 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 	return ctrl.Result{}, nil
 }
 
-// writeUndone writes the status of an operation that is undone and releases its reservations.
-func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope, what write) (ctrl.Result, error) {
+// writeUndone makes the delivered decision the current one again, writes that with what record records, and releases what
+// the other decision had reserved.
+func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope, what write, record func()) error {
+	s.restore()
+	record()
 	if err := r.write(ctx, s, what); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
-	return ctrl.Result{}, nil
+	return nil
 }

@@ -272,22 +272,22 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 		return result, err
 	}
 	due, data := s.Status.Decision.Leaving, s.Status.Decision.Data
-	s.recordMoveFailed()
-	s.restore()
-	switch {
-	case data != nil && data.Request != "":
-		s.recordNotRestored(data, describe(why))
-		r.observations.Store(s.Name, observation{at: s.now})
-	case len(due) > 0:
-		s.recordDataFailed(data, describe(why))
-		s.recordStranded(due, describe(why))
-	default:
-		s.recordUncovered(describe(why))
-	}
-	if err := r.write(ctx, s, writeProgress); err != nil {
+	err := r.writeUndone(ctx, s, writeProgress, func() {
+		s.recordMoveFailed()
+		switch {
+		case data != nil && data.Request != "":
+			s.recordNotRestored(data, describe(why))
+			r.observations.Store(s.Name, observation{at: s.now})
+		case len(due) > 0:
+			s.recordDataFailed(data, describe(why))
+			s.recordStranded(due, describe(why))
+		default:
+			s.recordUncovered(describe(why))
+		}
+	})
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
 	r.refusals.Store(s.Name, s.now)
 	if _, err := r.clean(ctx, s); err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/sluice-dev/sluice/placement"
 )
 
 // Leadership reports whether this replica leads. Another replica takes over from a leader whose
@@ -47,15 +45,15 @@ func (r *instanceReconciler) withdraw(ctx context.Context, s *scope) (ctrl.Resul
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.restore()
-	if s.Status.IsFinished() && s.Status.Delivered != nil {
-		s.recordUsable()
-	}
-	if err := r.write(ctx, s, writeProgress); err != nil {
+	err := r.writeUndone(ctx, s, writeProgress, func() {
+		if s.Status.IsFinished() && s.Status.Delivered != nil {
+			s.recordUsable()
+		}
+	})
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	r.moves.end(s.Name)
-	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
 	s.lookAgain(1) // at once
 	return ctrl.Result{RequeueAfter: 1}, nil
 }
