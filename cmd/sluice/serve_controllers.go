@@ -142,11 +142,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 // plan may select clusters.
 func selectableIn(served *catalog.Catalog) liqo.Selectable {
 	return func(instance *v1alpha1.ServiceInstance) []string {
-		id := instance.Spec.Desired.PlanID
-		if d := instance.Status.Delivered; d != nil {
-			id = d.State.PlanID
-		}
-		plan, err := served.Snapshot().Plan(instance.Spec.ServiceID, id)
+		plan, err := served.Snapshot().Plan(instance.Spec.ServiceID, instance.StateInForce().PlanID)
 		if err != nil || plan.Resources == nil {
 			return nil
 		}

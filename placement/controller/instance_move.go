@@ -125,11 +125,7 @@ const catalogPatience = 10 * time.Second
 
 // tolerations returns those of the instance's plan in force; false if that is not known.
 func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Toleration, known bool) {
-	id := s.Spec.Desired.PlanID
-	if s.Status.Delivered != nil {
-		id = s.Status.Delivered.State.PlanID
-	}
-	plan, err := r.plan(s.Spec.ServiceID, id)
+	plan, err := r.plan(s.Spec.ServiceID, s.StateInForce().PlanID)
 	switch {
 	case err != nil:
 		return nil, false

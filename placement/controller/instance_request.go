@@ -57,7 +57,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		}
 	}
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
-	request.Upstream.Stay(s.Status.DeliveredDecision(), s.keepsMaintenance())
+	request.Upstream.Stay(s.Status.DeliveredDecision(), kept(s.ServiceInstance, s.wanted()) != nil)
 	request.At = s.now
 	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
 	moving := s.Status.IsMoving() && !s.staysWithData()
@@ -115,11 +115,14 @@ func redacted(err error, hidden workload.Parameters, stored json.RawMessage) err
 	return &catalog.ParameterError{Path: wrong.Path, Message: hidden.Redacted(wrong.Message, stored)}
 }
 
-// keepsMaintenance reports whether a delivered instance keeps its plan and does not ask for its plan's next
-// maintenance.
-func (s *scope) keepsMaintenance() bool {
-	d := s.Status.Delivered
-	return d != nil && d.State.PlanID == s.wanted().PlanID && d.State.MaintenanceVersion == s.wanted().MaintenanceVersion
+// kept returns what is delivered of an instance, if a state has the same plan and does not ask for its next maintenance; nil
+// otherwise.
+func kept(i *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState) *v1alpha1.DeliveredState {
+	d := i.Status.Delivered
+	if d == nil || d.State.PlanID != wanted.PlanID || d.State.MaintenanceVersion != wanted.MaintenanceVersion {
+		return nil
+	}
+	return d
 }
 
 // settleMaintenance sets the part of the shape that comes with maintenance: the add-ons sold, and
@@ -127,7 +130,7 @@ func (s *scope) keepsMaintenance() bool {
 // existing one keeps its own, unless it requests the plan's next maintenance.
 func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
 	version := sold[0]
-	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
+	if d := kept(instance, wanted); d != nil {
 		if has := d.Decision.Shape(); has != nil {
 			version, shape.AddOnsSold = has.Version, has.AddOnsSold
 			if shape.AddOnsSold == nil {

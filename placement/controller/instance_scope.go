@@ -131,9 +131,8 @@ func (s *scope) wanted() *v1alpha1.InstanceState {
 // sameAsDelivered reports whether the requested state, except its context, is the delivered
 // one.
 func (s *scope) sameAsDelivered() bool {
-	d, desired := s.Status.Delivered, s.Spec.Desired
-	return d != nil && d.State.PlanID == desired.PlanID && d.State.MaintenanceVersion == desired.MaintenanceVersion &&
-		equality.Semantic.DeepEqual(d.State.Parameters, desired.Parameters) &&
+	d := kept(s.ServiceInstance, &s.Spec.Desired)
+	return d != nil && equality.Semantic.DeepEqual(d.State.Parameters, s.Spec.Desired.Parameters) &&
 		equality.Semantic.DeepEqual(s.Status.Decision, &d.Decision)
 }
 

@@ -11,11 +11,10 @@ import (
 // plan. A delivered instance keeps its own until it requests another plan, or the plan's next
 // maintenance: a change of the plan alone changes nothing that runs.
 func runningWorkload(instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState) *v1alpha1.WorkloadPlan {
-	d := instance.Status.Delivered
-	if d == nil || d.State.PlanID != wanted.PlanID || d.State.MaintenanceVersion != wanted.MaintenanceVersion {
-		return nil
+	if d := kept(instance, wanted); d != nil {
+		return d.Decision.Workload
 	}
-	return d.Decision.Workload
+	return nil
 }
 
 // workload returns what Sluice applies for an instance by a decision, in a state; nil if nothing.
