@@ -44,14 +44,13 @@ func (s *server) provision(c *call) (*reply, error) {
 	for range maxConflicts {
 		if refusal == nil {
 			created, err := s.createInstance(c, request, plan)
-			if err == nil {
+			switch {
+			case err == nil:
 				return s.instanceReply(c, s.awaitDashboard(c, created, plan), plan, http.StatusAccepted), nil
-			}
-			if !apierrors.IsAlreadyExists(err) && !is[*Error](err) {
-				return nil, err
-			}
-			if is[*Error](err) {
+			case is[*Error](err):
 				refusal = err // returned only if the instance does not exist
+			case !apierrors.IsAlreadyExists(err):
+				return nil, err
 			}
 		}
 		existing, err := s.findInstance(c)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -117,7 +118,7 @@ func (f *policyCheckFlags) show(cmd *cobra.Command, found *market.PolicyCheck) e
 	for _, one := range found.Unserved {
 		at := one.Cluster
 		if at == "" {
-			at = "of " + orElse(one.Provider, "the operator")
+			at = "of " + cmp.Or(one.Provider, "the operator")
 		}
 		unserved.rows = append(unserved.rows, []string{at, orDash(one.Region), one.Service + "/" + one.Plan, one.Rule, one.Why})
 	}

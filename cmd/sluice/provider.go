@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,7 +151,7 @@ func statesOf(credentials []v1alpha1.SelfDescription, provider string) string {
 	count := map[string]int{}
 	for _, c := range credentials {
 		if c.Spec.Provider == provider {
-			count[orElse(string(c.Status.State), string(v1alpha1.CredentialPending))]++
+			count[cmp.Or(string(c.Status.State), string(v1alpha1.CredentialPending))]++
 		}
 	}
 	var parts []string

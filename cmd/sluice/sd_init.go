@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -175,13 +176,13 @@ func (f *sdInitFlags) draft(ctx context.Context, issuer string) (*draft.Draft, e
 		return nil, err
 	}
 	d := &draft.Draft{
-		DID: issuer, Base: orElse(f.base, baseOf(issuer)), ValidDays: f.validDays,
+		DID: issuer, Base: cmp.Or(f.base, baseOf(issuer)), ValidDays: f.validDays,
 		Provider: draft.Organisation{
-			Name: f.name, HeadquartersCountry: f.country, LegalCountry: orElse(f.legalCountry, f.country), Registration: f.registration,
+			Name: f.name, HeadquartersCountry: f.country, LegalCountry: cmp.Or(f.legalCountry, f.country), Registration: f.registration,
 		},
 	}
 	if len(f.clusters) > 0 {
-		d.Datacenters = []draft.Datacenter{{Name: f.datacenter, Title: f.datacenterTitle, Country: orElse(f.datacenterCountry, f.country)}}
+		d.Datacenters = []draft.Datacenter{{Name: f.datacenter, Title: f.datacenterTitle, Country: cmp.Or(f.datacenterCountry, f.country)}}
 	}
 	for flag, country := range map[string]string{"--country": f.country, "--legal-country": f.legalCountry, "--datacenter-country": f.datacenterCountry} {
 		if _, ok := shape.Country(country); country != "" && !ok {
@@ -238,13 +239,6 @@ func writeJSON(path string, value any, mode fs.FileMode) error {
 		return err
 	}
 	return os.Rename(part, path)
-}
-
-func orElse(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }
 
 // clusterTimeout limits requests to a cluster.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -50,7 +51,7 @@ func (f *sdPresentFlags) login(cmd *cobra.Command) error {
 		return err
 	}
 	if answer.Token == "" {
-		return fmt.Errorf("%s gave no token, with status %d: %s", f.to, status, orElse(answer.Description, "it does not say why"))
+		return fmt.Errorf("%s gave no token, with status %d: %s", f.to, status, cmp.Or(answer.Description, "it does not say why"))
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), answer.Token)
 	return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -101,7 +102,7 @@ func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 	if err := answer.print(cmd.OutOrStdout(), files); err != nil || status < 300 {
 		return err
 	}
-	return fmt.Errorf("%s refused the presentation with status %d: %s", f.to, status, orElse(answer.Description, "it does not say why"))
+	return fmt.Errorf("%s refused the presentation with status %d: %s", f.to, status, cmp.Or(answer.Description, "it does not say why"))
 }
 
 // ask asks the broker for a nonce for an operation, and returns what a presentation for it has to contain.
@@ -115,7 +116,7 @@ func (f *sdPresentFlags) ask(ctx context.Context, operation selfdescription.Oper
 		return expected, err
 	}
 	if asked.Nonce == "" {
-		return expected, fmt.Errorf("%s accepts no presentations: %s", f.to, orElse(asked.Description, "it gave no nonce"))
+		return expected, fmt.Errorf("%s accepts no presentations: %s", f.to, cmp.Or(asked.Description, "it gave no nonce"))
 	}
 	if asked.Audience != audience {
 		return expected, fmt.Errorf("%s calls itself %s, want %s: if it is the broker that you mean, name it with --audience", f.to, asked.Audience, audience)
@@ -166,7 +167,7 @@ func (p *presented) print(w io.Writer, files map[string]string) error {
 		if c.Report.Failed() != nil {
 			result = selfdescription.Failed
 		}
-		fmt.Fprintf(w, "%s %s: %s, %s\n", mark(result), orElse(files[c.Digest], c.Digest), c.Type, c.State)
+		fmt.Fprintf(w, "%s %s: %s, %s\n", mark(result), cmp.Or(files[c.Digest], c.Digest), c.Type, c.State)
 		if result == selfdescription.Failed {
 			printSteps(w, c.Report.Steps)
 			refused++

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -51,6 +52,6 @@ func revoke(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest, be
 	if err := c.Patch(cmd.Context(), stored, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("revoke credential %s: %w", digest.SRI(), err)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "credential %s: a %s of %s, revoked\n", digest.SRI(), orElse(stored.Status.Type, "credential"), orElse(stored.Status.Issuer, "an issuer not known yet"))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "credential %s: a %s of %s, revoked\n", digest.SRI(), cmp.Or(stored.Status.Type, "credential"), cmp.Or(stored.Status.Issuer, "an issuer not known yet"))
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -134,7 +135,7 @@ func showStored(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest
 	} else if err := showToken(w, stored.Spec.Credential); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "# state\n%s", orElse(string(stored.Status.State), "pending"))
+	fmt.Fprintf(w, "# state\n%s", cmp.Or(string(stored.Status.State), "pending"))
 	if at := stored.Status.VerifiedAt; at != nil {
 		fmt.Fprintf(w, ", verified %s", at.UTC().Format(time.RFC3339))
 	}

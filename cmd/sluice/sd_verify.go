@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,7 +158,7 @@ func verifySet(w io.Writer, set []*selfdescription.Credential) error {
 }
 
 func printVerified(w io.Writer, v verified) {
-	fmt.Fprintf(w, "%s\n  %s of %s, %s\n", v.File, orElse(v.Type, "a credential"), orElse(v.Issuer, "nobody known"), v.Digest)
+	fmt.Fprintf(w, "%s\n  %s of %s, %s\n", v.File, cmp.Or(v.Type, "a credential"), cmp.Or(v.Issuer, "nobody known"), v.Digest)
 	printSteps(w, v.Report.Steps)
 }
 

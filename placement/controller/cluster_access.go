@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -120,10 +119,6 @@ func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.Member
 // verifyRules asks the cluster about every verb of every rule, a few at a time, by
 // SelfSubjectAccessReviews over all namespaces.
 func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.PolicyRule) error {
-	var (
-		mu      sync.Mutex
-		missing []string
-	)
 	asked := reviews(rules)
 	denied := make([]bool, len(asked))
 	var asking errgroup.Group
@@ -135,8 +130,6 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 			if err != nil {
 				return err
 			}
-			mu.Lock()
-			defer mu.Unlock()
 			denied[i] = !answer.Status.Allowed
 			return nil
 		})
@@ -144,6 +137,7 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 	if err := asking.Wait(); err != nil {
 		return &member.Error{Cluster: cluster, Step: "read Sluice's rights there", Err: unansweredError{err}, Remedy: "check that its API server is running and reachable from Sluice"}
 	}
+	var missing []string
 	for i, no := range denied {
 		if no {
 			missing = append(missing, sentence(asked[i]))

@@ -84,7 +84,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		request.Sold = placement.SoldRules(&s.Status)
 	}
 	request.ComponentClusters = componentClusters(s, due)
-	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
+	request.Current, request.Leaving = lists.Without(request.Current, leaving), leaving
 	if moving {
 		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
 	}

@@ -103,16 +103,11 @@ func (s *scope) late() bool {
 	return !s.now.Before(s.deadline(s.Status.Operation.StartedAt.Time))
 }
 
-// soon returns when to check again what a member cluster is waiting for: at once at first, then
-// after a quarter of the time it has taken so far.
-func (s *scope) soon(since time.Time) ctrl.Result {
-	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
-	return ctrl.Result{RequeueAfter: min(max(s.now.Sub(since)/4, shortest), longest)}
-}
-
-// soonFor is soon, but not before what is waited for asks for it.
+// soonFor returns when to check again what a member cluster is waiting for: at once at first, then after a quarter of the
+// time it has taken so far, but not before what is waited for asks for it.
 func (s *scope) soonFor(blocker error, since time.Time) time.Duration {
-	soon := s.soon(since).RequeueAfter
+	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
+	soon := min(max(s.now.Sub(since)/4, shortest), longest)
 	if waits := (*delivery.PendingError)(nil); errors.As(blocker, &waits) {
 		return max(soon, waits.NotBefore)
 	}
