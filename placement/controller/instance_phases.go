@@ -218,21 +218,8 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		}
 		return r.deliver(ctx, s)
 	}
-	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {
-		if s.Status.IsFinished() {
-			return r.giveUp(ctx, s, err)
-		}
-		err = s.withRefusals(err)
-		return r.fail(ctx, s, describe(err), err)
-	}
-	if err != nil && !s.Status.IsFinished() && s.late() {
-		return r.fail(ctx, s, "not delivered in time: "+describe(err), &lateError{err})
-	}
-	if s.isLateMove(err) {
-		return r.giveUp(ctx, s, notStarted(err))
-	}
 	if err != nil {
-		return r.retry(ctx, s, err)
+		return r.undelivered(ctx, s, err)
 	}
 	if s.Status.Decision.Replacement != "" {
 		s.recordReplaced()
@@ -248,6 +235,23 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	}
 	r.hold(s)
 	return ctrl.Result{}, nil
+}
+
+// undelivered ends the operation or the move that is not delivered, or waits.
+func (r *instanceReconciler) undelivered(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
+	refused := is[*delivery.RefusedError](why)
+	switch {
+	case refused && s.Status.IsFinished():
+		return r.giveUp(ctx, s, why)
+	case refused:
+		why = s.withRefusals(why)
+		return r.fail(ctx, s, describe(why), why)
+	case !s.Status.IsFinished() && s.late():
+		return r.fail(ctx, s, "not delivered in time: "+describe(why), &lateError{why})
+	case s.isLateMove(why):
+		return r.giveUp(ctx, s, notStarted(why))
+	}
+	return r.retry(ctx, s, why)
 }
 
 // hold reserves what the instance's status says. The inventory no longer wakes the instance then, so one that should be
