@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -96,6 +95,6 @@ func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope, what wri
 	if err := r.write(ctx, s, what); err != nil {
 		return err
 	}
-	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+	r.reserve(s)
 	return nil
 }

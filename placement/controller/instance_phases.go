@@ -139,7 +139,7 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if written, err := r.keep(ctx, s, news); err != nil || !written {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // and it no longer waits
+	r.reserve(s) // and it no longer waits
 	return ctrl.Result{}, nil
 }
 
@@ -254,10 +254,15 @@ func (r *instanceReconciler) undelivered(ctx context.Context, s *scope, why erro
 	return r.retry(ctx, s, why)
 }
 
-// hold reserves what the instance's status says. The inventory no longer wakes the instance then, so one that should be
-// elsewhere, or in more places, is looked at again at once, and waits again.
-func (r *instanceReconciler) hold(s *scope) {
+// reserve reserves what the instance's status says. The inventory no longer wakes the instance then.
+func (r *instanceReconciler) reserve(s *scope) {
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+}
+
+// hold reserves what the instance's status says. One that should be elsewhere, or in more places, is looked at again at once,
+// and waits again.
+func (r *instanceReconciler) hold(s *scope) {
+	r.reserve(s)
 	if s.Status.IsDisplaced() || s.Status.IsStranded() || s.Status.IsUncovered() {
 		s.lookAgain(1)
 	}
@@ -312,7 +317,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		}
 	}
 	if grown {
-		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+		r.reserve(s)
 	}
 	switch {
 	case allUnreachable(err): // still due when they answer again and the inventory wakes it

@@ -87,7 +87,7 @@ func (s *scope) makesWay(snapshot *placement.Snapshot, due []v1alpha1.Departure)
 // remain ends a move that would have made room for another instance: what it was to come to does not take it. The
 // other one is woken, to look for another way.
 func (r *instanceReconciler) remain(s *scope, by string) (ctrl.Result, error) {
-	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // and it no longer waits
+	r.reserve(s) // and it no longer waits
 	r.inventory.Wake(by)
 	return ctrl.Result{}, nil
 }

@@ -29,7 +29,7 @@ func (r *instanceReconciler) keep(ctx context.Context, s *scope, news bool) (wri
 		return false, err
 	}
 	if overheld {
-		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+		r.reserve(s)
 		s.lookAgain(1) // at once: it does not wait any more, and may fit where it was held up by itself
 	}
 	return true, nil
@@ -51,7 +51,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 		return r.remain(s, by)
 	}
 	if s.isAsked(due) {
-		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // the instance no longer waits
+		r.reserve(s) // the instance no longer waits
 		return ctrl.Result{}, r.stay(ctx, s)
 	}
 	due = slices.Concat(due, s.Status.DeliveredDecision().Displaced)
