@@ -26,7 +26,7 @@ const applyCheck = 2 * time.Second
 
 // digest returns a digest of everything that deliver applies.
 func (t *target) digest(objects []*unstructured.Unstructured) (string, error) {
-	all, err := json.Marshal([]any{objects, t.Agreed, t.limits(), t.hard, t.replacing, t.preparing})
+	all, err := json.Marshal([]any{objects, t.Agreed, t.limits(), t.hard, t.of.Replacing, t.of.Preparing})
 	if err != nil {
 		return "", fmt.Errorf("compute the digest of what is applied: %w", err)
 	}

@@ -37,7 +37,9 @@ func TestHooksThatRunBesideOneThatFailed(t *testing.T) {
 	}
 	on := &target{
 		Tenant: &tenant.Tenant{Namespace: "n", Connection: &member.Connection{Cluster: "eu", Client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()}},
-		order:  &workload.Order{Plan: &v1alpha1.WorkloadPlan{}}, data: &workload.Data{Step: v1alpha1.StepRestore, Target: &workload.Target{}},
+		of: delivery.Delivery{
+			Workload: &workload.Order{Plan: &v1alpha1.WorkloadPlan{}}, Data: &workload.Data{Step: v1alpha1.StepRestore, Target: &workload.Target{}},
+		},
 	}
 	for name, row := range map[string]struct {
 		first, second   batchv1.JobConditionType
@@ -65,7 +67,7 @@ func TestDefaultsOfContainers(t *testing.T) {
 		order *workload.Order
 		want  bool
 	}{"of a namespace": {nil, true}, "of a workload": {aWorkload, false}} {
-		on := &target{Tenant: tenant.Of(&member.Connection{}, "hub", &v1alpha1.ServiceInstance{}), order: row.order}
+		on := &target{Tenant: tenant.Of(&member.Connection{}, "hub", &v1alpha1.ServiceInstance{}), of: delivery.Delivery{Workload: row.order}}
 		limits := on.limitRangeObject(hard).Spec.Limits[0]
 		_, byDefault := (*limits.Default)[corev1.ResourceEphemeralStorage]
 		_, atLeast := (*limits.Min)[corev1.ResourceEphemeralStorage]

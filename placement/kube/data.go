@@ -30,7 +30,7 @@ func (t *target) copyData(ctx context.Context, objects []*unstructured.Unstructu
 	if err != nil {
 		return err
 	}
-	hooks, err := t.order.Copying(t.data, t.facts, t.Namespace)
+	hooks, err := t.of.Workload.Copying(t.of.Data, t.facts, t.Namespace)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return &delivery.RefusedError{Reason: refused.Reason, Consumer: refused.Reason}
 	}
@@ -62,9 +62,9 @@ func (t *target) awaitStopped(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		for c := range t.order.Plan.Components {
+		for c := range t.of.Workload.Plan.Components {
 			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-			if name := t.order.Plan.Components[c].Name; p.Labels[v1alpha1.LabelComponent] == name && !ended {
+			if name := t.of.Workload.Plan.Components[c].Name; p.Labels[v1alpha1.LabelComponent] == name && !ended {
 				return &delivery.PendingError{Step: "stop the workload on " + t.Connection.Cluster, Detail: "pod " + p.Name + " of " + name, Every: hookCheck}
 			}
 		}
@@ -104,7 +104,7 @@ func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructu
 		return nil
 	}
 	return &delivery.PendingError{
-		Step:   fmt.Sprintf("%s the volumes on %s", strings.ToLower(string(t.data.Step)), t.Connection.Cluster),
+		Step:   fmt.Sprintf("%s the volumes on %s", strings.ToLower(string(t.of.Data.Step)), t.Connection.Cluster),
 		Detail: strings.Join(waiting, "; "), Every: hookCheck,
 	}
 }
@@ -115,7 +115,7 @@ func (t *target) hookFailed(ctx context.Context, job *batchv1.Job) error {
 	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
 		return fmt.Errorf("list the pods of Job %s: %w", job.Name, err)
 	}
-	reason, detail := t.order.HookFailure(job, pods.Items, t.data.Target.Password)
+	reason, detail := t.of.Workload.HookFailure(job, pods.Items, t.of.Data.Target.Password)
 	why := strings.TrimSuffix(reason+": "+detail, ": ")
 	return &delivery.RefusedError{Reason: fmt.Sprintf("Job %s on %s failed: %s", job.Name, t.Connection.Cluster, why)}
 }

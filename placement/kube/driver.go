@@ -45,20 +45,9 @@ var _ delivery.Driver = (*Driver)(nil)
 type target struct {
 	*Driver
 	*tenant.Tenant
-	hard corev1.ResourceList
-	// order gives the objects that are applied beside the namespace; nil if there are none. It may take what is reserved, and
-	// sees the facts of the cluster.
-	order    *workload.Order
-	reserved corev1.ResourceList
-	facts    workload.Cluster
-	// former, replacing, preparing, keepsVolumes, data and applied have the meaning of those of delivery.Delivery.
-	former               *workload.Order
-	replacing, preparing bool
-	keepsVolumes         bool
-	// said receives what is kept; nil if nobody asks.
-	said    *delivery.Said
-	data    *workload.Data
-	applied string
+	of    delivery.Delivery
+	hard  corev1.ResourceList
+	facts workload.Cluster
 	// stale is deleted when the workload works, and takes room of the quota until then.
 	stale stale
 	room  corev1.ResourceList
@@ -66,8 +55,8 @@ type target struct {
 	grown corev1.ResourceList
 }
 
-func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
-	cluster, err := d.Connections.Cluster(ctx, delivery.Placement.Cluster)
+func (d *Driver) target(ctx context.Context, of delivery.Delivery) (*target, error) {
+	cluster, err := d.Connections.Cluster(ctx, of.Placement.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -75,19 +64,17 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 	if err != nil {
 		return nil, err
 	}
-	if err := d.exposeElsewhere(ctx, delivery.Workload); err != nil {
+	if err := d.exposeElsewhere(ctx, of.Workload); err != nil {
 		return nil, err
 	}
-	t := tenant.Of(connection, d.Hub, delivery.Instance)
-	t.Patience, t.Agreed = d.Patience, podrules.Annotations(delivery.Placement.Workloads...)
-	if delivery.State != nil && d.Connections.Keys != nil {
-		t.Carried, t.Keys = carried.Of(delivery.Instance, delivery.State), d.Connections.Keys
+	t := tenant.Of(connection, d.Hub, of.Instance)
+	t.Patience, t.Agreed = d.Patience, podrules.Annotations(of.Placement.Workloads...)
+	if of.State != nil && d.Connections.Keys != nil {
+		t.Carried, t.Keys = carried.Of(of.Instance, of.State), d.Connections.Keys
 	}
 	return &target{
-		Driver: d, Tenant: t,
-		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
-		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
-		former: delivery.Former, keepsVolumes: delivery.KeepsVolumes, said: delivery.Said, replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
+		Driver: d, Tenant: t, of: of,
+		hard: quota(of.Placement.Reserved, offeredBy(cluster)), facts: workload.ClusterOf(cluster),
 	}, nil
 }
 
@@ -100,8 +87,8 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 //
 // If the instance runs a workload, Deliver returns once that works, see health; or, with data, once the
 // hooks have copied it, see copyData.
-func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
-	t, err := d.target(ctx, delivery)
+func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
+	t, err := d.target(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -125,15 +112,15 @@ func (t *target) deliver(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case t.data != nil:
-	case t.applied == digest:
+	case t.of.Data != nil:
+	case t.of.Applied == digest:
 		if err = t.look(ctx, objects); err == nil {
 			return t.asLive(ctx, objects)
 		}
 		if !apierrors.IsNotFound(err) {
 			return applied(err, digest)
 		}
-	case t.applied == lowered+digest:
+	case t.of.Applied == lowered+digest:
 		if err = t.end(ctx, objects); !apierrors.IsNotFound(err) {
 			return applied(err, lowered+digest)
 		}
@@ -165,7 +152,7 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 			return err
 		}
 	}
-	if !t.order.Runs() {
+	if !t.of.Workload.Runs() {
 		// First, because it may refuse.
 		if err := t.checkUse(before); err != nil {
 			return err
@@ -173,7 +160,7 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 		if len(t.stale.kinds()) > 0 {
 			digest = ""
 		}
-		if err := t.fill(ctx, objects, t.hard, known, digest); err != nil || t.preparing || t.data != nil || t.keeps() {
+		if err := t.fill(ctx, objects, t.hard, known, digest); err != nil || t.of.Preparing || t.of.Data != nil || t.keeps() {
 			return err
 		}
 		return t.dropStale(ctx, objects)
@@ -183,10 +170,10 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 	if equality.Semantic.DeepEqual(both, t.hard) && t.stale.isEmpty() {
 		return t.fill(ctx, objects, both, known, digest)
 	}
-	if err := t.fill(ctx, objects, both, known, ""); err != nil || t.preparing || t.keeps() {
+	if err := t.fill(ctx, objects, both, known, ""); err != nil || t.of.Preparing || t.keeps() {
 		return err
 	}
-	if err := t.enforce(ctx, t.hard); err != nil || t.data != nil {
+	if err := t.enforce(ctx, t.hard); err != nil || t.of.Data != nil {
 		return applied(err, lowered+digest)
 	}
 	return t.dropStale(ctx, objects)
@@ -195,9 +182,9 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 // keeps reports, and says, whether what is stale has to stay. Its room in the quota stays, too: else each call would raise
 // the quota and lower it again.
 func (t *target) keeps() bool {
-	keeps := t.keepsVolumes && !t.stale.isEmpty()
-	if keeps && t.said != nil {
-		t.said.Kept = true
+	keeps := t.of.KeepsVolumes && !t.stale.isEmpty()
+	if keeps && t.of.Said != nil {
+		t.of.Said.Kept = true
 	}
 	return keeps
 }
@@ -226,8 +213,8 @@ func (t *target) end(ctx context.Context, objects []*unstructured.Unstructured) 
 
 // fill applies the limits and the objects of the order, and waits until these work; or copies the data of the workload. Known are the kinds that the set may have on the cluster already.
 func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, known []string, digest string) error {
-	if t.data == nil {
-		if err := t.run(ctx, objects, hard, known); err != nil || t.preparing {
+	if t.of.Data == nil {
+		if err := t.run(ctx, objects, hard, known); err != nil || t.of.Preparing {
 			return err
 		}
 		return applied(t.health(ctx, objects), digest)
@@ -270,8 +257,8 @@ func (t *target) limits() []tenant.Object {
 
 // Observe compares the cluster with what Deliver would apply, field by field, and
 // names the first difference. It writes nothing and blocks for a few round trips.
-func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error {
-	t, err := d.target(ctx, delivery)
+func (d *Driver) Observe(ctx context.Context, of delivery.Delivery) error {
+	t, err := d.target(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -299,10 +286,10 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 // it returns *delivery.PendingError with the cluster's message. It does not touch a namespace
 // of somebody else. For a cluster that is no longer in the inventory it returns nil: Sluice
 // cannot reach it any more.
-func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
-	t, err := d.target(ctx, delivery)
+func (d *Driver) Remove(ctx context.Context, of delivery.Delivery) error {
+	t, err := d.target(ctx, of)
 	if member.IsUnknown(err) {
-		log.FromContext(ctx).Info("cluster left the inventory; what was delivered to it is left to its operator", "cluster", delivery.Placement.Cluster)
+		log.FromContext(ctx).Info("cluster left the inventory; what was delivered to it is left to its operator", "cluster", of.Placement.Cluster)
 		return nil
 	}
 	if err != nil {

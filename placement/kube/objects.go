@@ -53,7 +53,7 @@ func (t *target) quotaObject(hard corev1.ResourceList) *corev1ac.ResourceQuotaAp
 
 func (t *target) limitRangeObject(hard corev1.ResourceList) *corev1ac.LimitRangeApplyConfiguration {
 	share, minimum := containerLimits(hard)
-	if t.order.Runs() { // what its containers do not state was not counted when it was reserved
+	if t.of.Workload.Runs() { // what its containers do not state was not counted when it was reserved
 		delete(share, corev1.ResourceEphemeralStorage)
 		delete(minimum, corev1.ResourceEphemeralStorage)
 	}
@@ -73,7 +73,7 @@ func (t *target) networkPolicies() []tenant.Object {
 	allow := networkingv1ac.NetworkPolicySpec().WithPodSelector(metav1ac.LabelSelector()).
 		WithEgress(
 			networkingv1ac.NetworkPolicyEgressRule().WithTo(sameNamespace), ToDNS())
-	if !t.order.Runs() {
+	if !t.of.Workload.Runs() {
 		allow.WithPolicyTypes(bothWays...).WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace))
 	} else {
 		// A workload has policies for its own ports. This one is of type Egress only: for a policy of

@@ -74,7 +74,7 @@ func (t *target) weigh(ctx context.Context, known []string, objects []*unstructu
 	if err != nil {
 		return err
 	}
-	if err := t.keepGrown(ctx, objects, claims); err != nil || t.replacing {
+	if err := t.keepGrown(ctx, objects, claims); err != nil || t.of.Replacing {
 		return err
 	}
 	return t.findStale(ctx, known, objects, claims)
@@ -120,7 +120,7 @@ func retainIn(set *unstructured.Unstructured) error {
 // holdClaims makes a StatefulSet that others scale keep the claims of the pods that it loses until an update works: the
 // update may let its autoscaler have fewer. The cluster has to know that before it has the autoscaler.
 func (t *target) holdClaims(ctx context.Context, o *unstructured.Unstructured, live *appsv1.StatefulSet) error {
-	if t.former == nil || t.former == t.order {
+	if t.of.Former == nil || t.of.Former == t.of.Workload {
 		return nil
 	}
 	const deletes = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
@@ -166,8 +166,8 @@ func (t *target) asLive(ctx context.Context, objects []*unstructured.Unstructure
 
 // sayGrown says what volumes have beyond the order.
 func (t *target) sayGrown() {
-	if t.said != nil {
-		t.said.Grown = t.grown
+	if t.of.Said != nil {
+		t.of.Said.Grown = t.grown
 	}
 }
 
@@ -176,11 +176,11 @@ func (t *target) sayGrown() {
 // it is, for the cluster to refuse.
 func (t *target) keepGrown(ctx context.Context, objects []*unstructured.Unstructured, claims []corev1.PersistentVolumeClaim) error {
 	ordered, err := workload.ClaimSpecs(objects)
-	if err != nil || t.former == nil {
+	if err != nil || t.of.Former == nil {
 		return err
 	}
 	var former map[string]*corev1.PersistentVolumeClaimSpec
-	if t.former == t.order {
+	if t.of.Former == t.of.Workload {
 		former = ordered
 	}
 	for i := range claims {
@@ -213,10 +213,10 @@ func (t *target) keepGrown(ctx context.Context, objects []*unstructured.Unstruct
 
 // formerSpecs returns the claims of the workload in force.
 func (t *target) formerSpecs(ctx context.Context) (map[string]*corev1.PersistentVolumeClaimSpec, error) {
-	if err := t.exposeElsewhere(ctx, t.former); err != nil {
+	if err := t.exposeElsewhere(ctx, t.of.Former); err != nil {
 		return nil, err
 	}
-	objects, err := t.former.Render(t.Charts, t.facts, t.Namespace)
+	objects, err := t.of.Former.Render(t.Charts, t.facts, t.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("render the workload in force: %w", err)
 	}

@@ -26,10 +26,10 @@ import (
 // render returns the workload's objects as they are applied; none if the instance runs nothing. It
 // refuses a workload that takes more than is reserved here, and makes room in the quota for as many claims as it has.
 func (t *target) render() ([]*unstructured.Unstructured, error) {
-	if t.order == nil {
+	if t.of.Workload == nil {
 		return nil, nil
 	}
-	objects, err := t.order.Render(t.Charts, t.facts, t.Namespace)
+	objects, err := t.of.Workload.Render(t.Charts, t.facts, t.Namespace)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &delivery.RefusedError{Reason: "the workload cannot run on " + t.Connection.Cluster + ": " + refused.Reason, Consumer: refused.Reason}
 	}
@@ -40,7 +40,7 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, &delivery.RefusedError{Reason: err.Error(), Consumer: err.Error()}
 	}
-	if over := workload.Exceeds(taken, t.reserved); over != "" {
+	if over := workload.Exceeds(taken, t.of.Placement.Reserved); over != "" {
 		return nil, &delivery.RefusedError{
 			Reason: fmt.Sprintf("the workload on %s %s: its resources must not depend on the cluster", t.Connection.Cluster, over),
 			Remedy: "the plan's author has to change its expressions",
@@ -112,13 +112,13 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, 
 		group.Go(func() error { return t.enforceQuota(inner, hard) })
 		return t.applyThose(inner, objects, comesFirst)
 	})
-	if err := group.Wait(); err != nil || t.preparing {
+	if err := group.Wait(); err != nil || t.of.Preparing {
 		return err
 	}
 	if err := t.applyThose(ctx, objects, comesLast); err != nil {
 		return err
 	}
-	if t.replacing {
+	if t.of.Replacing {
 		return nil
 	}
 	return t.prune(ctx, known, objects)
@@ -178,11 +178,11 @@ func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return &delivery.RefusedError{
-			Reason:   fmt.Sprintf("%s refuses %s: %s", t.Connection.Cluster, what, t.order.Redacted(err.Error())),
+			Reason:   fmt.Sprintf("%s refuses %s: %s", t.Connection.Cluster, what, t.of.Workload.Redacted(err.Error())),
 			Consumer: fmt.Sprintf("component %s: %s is refused: %s", componentOf(o), what, apierrors.ReasonForError(err)), Repeatable: true,
 		}
 	}
-	return fmt.Errorf("apply %s: %w", what, workload.RedactedError(err, t.order.Redacted))
+	return fmt.Errorf("apply %s: %w", what, workload.RedactedError(err, t.of.Workload.Redacted))
 }
 
 // noneTaken returns why a cluster takes none at all of the kinds that make ports public; nil if it takes them, or if that is not
@@ -292,7 +292,7 @@ func (t *target) observeWorkload(ctx context.Context, objects []*unstructured.Un
 	for i, o := range objects {
 		group.Go(func() (err error) {
 			objects[i], err = t.LiveAsWanted(groupCtx, o)
-			return workload.RedactedError(err, t.order.Redacted)
+			return workload.RedactedError(err, t.of.Workload.Redacted)
 		})
 	}
 	if err := group.Wait(); err != nil {
