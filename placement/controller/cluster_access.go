@@ -48,11 +48,11 @@ func (a *access) due(now time.Time) bool {
 }
 
 // inspect reads the cluster's identity and Sluice's rights there.
-func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target, now time.Time) {
+func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, c clients, now time.Time) {
 	a.checked = now
-	a.problem = a.identify(ctx, r, cluster, t)
+	a.problem = a.identify(ctx, r, cluster, c)
 	if a.problem == nil {
-		a.problem = verifyRules(ctx, t, cluster.Name, r.Rules(cluster))
+		a.problem = verifyRules(ctx, c, cluster.Name, r.Rules(cluster))
 	}
 	a.verified = a.problem == nil
 	if errors.As(a.problem, &unansweredError{}) {
@@ -66,28 +66,28 @@ func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1a
 // without an answer as failed probes do.
 func (a *access) isTolerated() bool { return 0 < a.unanswered && a.unanswered < toleratedFailures }
 
-func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target) error {
+func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, c clients) error {
 	failed := func(step member.Step, err error, remedy string) error {
 		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 			err = unansweredError{err}
 		}
 		return &member.Error{Cluster: cluster.Name, Step: step, Err: err, Remedy: remedy}
 	}
-	version, err := t.kube.Discovery().ServerVersion()
+	version, err := c.kube.Discovery().ServerVersion()
 	if err == nil && version.GitVersion == "" {
 		err = errors.New("the answer contains none")
 	}
 	if err != nil {
 		return failed("read its version", err, "check that its API server is running and reachable from Sluice")
 	}
-	uid, err := t.uid(ctx)
+	uid, err := c.uid(ctx)
 	if err != nil {
 		return failed("read its UID from the namespace kube-system", err, "give Sluice the right to get namespaces: run `sluice cluster renew`")
 	}
 	if was := cluster.Status.UID; was != "" && was != uid {
 		return member.Stranger(cluster.Name, was, uid)
 	}
-	if a.keyHash, err = t.keyHash(ctx); err != nil {
+	if a.keyHash, err = c.keyHash(ctx); err != nil {
 		return failed("read its API server's certificate", err, "check that its API server is running and reachable from Sluice")
 	}
 	a.version, a.uid = version.GitVersion, uid
@@ -118,7 +118,7 @@ func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.Member
 
 // verifyRules asks the cluster about every verb of every rule, a few at a time, by
 // SelfSubjectAccessReviews over all namespaces.
-func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.PolicyRule) error {
+func verifyRules(ctx context.Context, c clients, cluster string, rules []rbacv1.PolicyRule) error {
 	asked := reviews(rules)
 	denied := make([]bool, len(asked))
 	var asking errgroup.Group
@@ -126,7 +126,7 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 	for i := range asked {
 		asking.Go(func() error {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: asked[i]}
-			answer, err := t.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			answer, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err != nil {
 				return err
 			}
@@ -148,16 +148,16 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 	}
 	return &member.Error{
 		Cluster: cluster, Step: "verify Sluice's access",
-		Err:    fmt.Errorf("%s may not %s", t.username(), some(missing)),
+		Err:    fmt.Errorf("%s may not %s", c.username(), some(missing)),
 		Remedy: "run `sluice cluster renew` for it, or apply there what `sluice cluster manifest` prints for its driver",
 	}
 }
 
-func (t target) username() string {
-	if t.connection == nil || t.connection.Username == "" {
+func (c clients) username() string {
+	if c.connection == nil || c.connection.Username == "" {
 		return "Sluice"
 	}
-	return t.connection.Username
+	return c.connection.Username
 }
 
 // reviews expands rules to one question for each verb on each resource.

@@ -57,7 +57,7 @@ func (w *clusterWatch) askCatalog(ctx context.Context, r *clusterReconciler, clu
 		return 0, err
 	}
 	start := r.Clock.Now()
-	catalog, err := w.target.broker.Catalog(ctx)
+	catalog, err := w.clients.broker.Catalog(ctx)
 	latency := r.Clock.Since(start)
 	if err != nil {
 		return latency, &member.Error{Cluster: w.cluster, Step: "order from it", Err: err, Remedy: remedyForBroker(err)}

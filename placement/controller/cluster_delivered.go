@@ -71,10 +71,10 @@ const rewatch = 30 * time.Second
 // watchDelivered reports changes of objects of this hub's instances, until the context ends. It reads
 // only metadata, except of kinds on whose status a workload's health depends, and keeps no objects. The periodic check
 // finds the other changes: those while there is no watch, and those on clusters that do not allow Sluice to watch.
-func watchDelivered(ctx context.Context, t target, hub string, tell news) {
+func watchDelivered(ctx context.Context, c clients, hub string, tell news) {
 	for _, kind := range deliveredKinds {
 		ours := labels.Merge(kind.labels, labels.Set{v1alpha1.LabelHub: hub}).String()
-		names, objects := t.metadata.Resource(kind.GroupVersionResource), t.dynamic.Resource(kind.GroupVersionResource)
+		names, objects := c.metadata.Resource(kind.GroupVersionResource), c.dynamic.Resource(kind.GroupVersionResource)
 		follow := func(ctx context.Context) {
 			// A list only for the resource version at which to start the watch.
 			list, err := names.List(ctx, metav1.ListOptions{LabelSelector: ours, Limit: 1})

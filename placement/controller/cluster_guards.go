@@ -20,11 +20,11 @@ type guards struct {
 
 // look asks the cluster as often as the access is checked, and with every probe while rules are not enforced. Without an
 // answer, the one before holds.
-func (g *guards) look(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target, now time.Time) {
+func (g *guards) look(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, c clients, now time.Time) {
 	if !cluster.RunsPods() || g.enforced && now.Sub(g.checked) < accessEvery {
 		return
 	}
-	missing, err := r.Unguarded(ctx, cluster, t.connection)
+	missing, err := r.Unguarded(ctx, cluster, c.connection)
 	if err != nil {
 		return
 	}

@@ -39,7 +39,7 @@ func (w *clusterWatch) readMarket(ctx context.Context, r *clusterReconciler, now
 	}
 	// What is reserved now is not more than the broker knows of when it answers, unless an order is on its way.
 	reserved := int64(len(r.Inventory.Snapshot().Reservations(w.cluster)))
-	plans, err := w.target.broker.MarketPlans(ctx, ids)
+	plans, err := w.clients.broker.MarketPlans(ctx, ids)
 	w.market.problem = err
 	if err != nil {
 		return

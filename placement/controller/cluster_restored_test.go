@@ -40,7 +40,7 @@ func TestARestoredHubPlacesNothingBlindly(t *testing.T) {
 	}
 	m.probe = errors.New("connection refused")
 	open := m.reconciler.open
-	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (target, error) { return target{}, m.probe }
+	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (clients, error) { return clients{}, m.probe }
 	if m.look(); unknown() == "" {
 		t.Error("after a look that failed, its capacity is known")
 	}

@@ -37,8 +37,8 @@ const (
 func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string, held error) {
 	status := &cluster.Status
 	status.ObservedGeneration = cluster.Generation
-	if w.target.connection != nil {
-		status.Server = w.target.connection.Server
+	if w.clients.connection != nil {
+		status.Server = w.clients.connection.Server
 	}
 	if w.access.uid != "" {
 		status.UID, status.KeyHash, status.KubernetesVersion = w.access.uid, w.access.keyHash, w.access.version
@@ -113,7 +113,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	switch {
 	case w.writes.problem != nil:
 		set(v1alpha1.ConditionAccessVerified, false, reasonWritesFail, w.writes.problem.Error())
-	case known != nil && known.Reason == reasonWritesFail && w.target.write != nil && !w.writes.taken:
+	case known != nil && known.Reason == reasonWritesFail && w.clients.write != nil && !w.writes.taken:
 		// keep the result of another process until this one has made a write
 	case w.access.verified:
 		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, verifiedMessage(cluster))

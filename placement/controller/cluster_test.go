@@ -64,9 +64,9 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 			}
 		},
 	}.complete(), m.world.reconciler.recovery)
-	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (target, error) {
+	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (clients, error) {
 		m.opens++
-		return target{connection: connection, kube: m.kube,
+		return clients{connection: connection, kube: m.kube,
 			metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
 			readyz:  func(context.Context) error { return m.probe },
 			keyHash: func(context.Context) (string, error) { return "sha256-key", nil }, write: m.write}, nil
@@ -186,8 +186,8 @@ func TestThreeFailedProbesMakeAClusterUnreadyAndThreeAnsweredOnesReadyAgain(t *t
 
 func TestAClusterThatNeverAnsweredIsUnreadyAtOnce(t *testing.T) {
 	m := newMemberWorld(t)
-	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (target, error) {
-		return target{}, &member.Error{Cluster: "eu", Step: member.StepConnect, Err: errors.New("certificate expired"), Remedy: "renew it"}
+	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (clients, error) {
+		return clients{}, &member.Error{Cluster: "eu", Step: member.StepConnect, Err: errors.New("certificate expired"), Remedy: "renew it"}
 	}
 	m.wantReady(m.look(), false, "member cluster eu: connect: certificate expired (renew it)")
 }

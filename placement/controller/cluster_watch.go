@@ -23,8 +23,8 @@ import (
 	"github.com/sluice-dev/sluice/placement/reader"
 )
 
-// target is the access of a watch to a member cluster.
-type target struct {
+// clients of a watch for its member cluster.
+type clients struct {
 	// broker that the member cluster stands for; nil if it is a cluster, which has everything else.
 	broker     *osbclient.Client
 	connection *member.Connection
@@ -39,32 +39,32 @@ type target struct {
 	write func(context.Context) error
 }
 
-// openTarget returns a function that opens targets over connections, one for each connection.
-func openTarget(connections *member.Connections, brokers *osbclient.Brokers) func(context.Context, *v1alpha1.MemberCluster) (target, error) {
-	return func(ctx context.Context, cluster *v1alpha1.MemberCluster) (target, error) {
+// openClients returns a function that makes clients over connections, one for each connection.
+func openClients(connections *member.Connections, brokers *osbclient.Brokers) func(context.Context, *v1alpha1.MemberCluster) (clients, error) {
+	return func(ctx context.Context, cluster *v1alpha1.MemberCluster) (clients, error) {
 		if brokers != nil && cluster.DriverName() == v1alpha1.DriverOSB {
 			broker, err := brokers.Open(ctx, cluster)
-			return target{broker: broker}, err
+			return clients{broker: broker}, err
 		}
 		connection, err := connections.Open(ctx, cluster)
 		if err != nil {
-			return target{}, err
+			return clients{}, err
 		}
 		config := rest.CopyConfig(connection.Config)
 		config.QPS = -1 // watches and a probe every few seconds need no limit
 		kube, err := kubernetes.NewForConfig(config)
 		if err != nil {
-			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
+			return clients{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
 		}
 		names, err := metadata.NewForConfig(config)
 		if err != nil {
-			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
+			return clients{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
 		}
 		objects, err := dynamic.NewForConfig(config)
 		if err != nil {
-			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
+			return clients{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
 		}
-		opened := target{
+		opened := clients{
 			connection: connection, kube: kube, metadata: names, dynamic: objects,
 			readyz: func(ctx context.Context) error {
 				return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
@@ -79,8 +79,8 @@ func openTarget(connections *member.Connections, brokers *osbclient.Brokers) fun
 }
 
 // uid returns the UID of the cluster.
-func (t target) uid(ctx context.Context) (string, error) {
-	system, err := t.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+func (c clients) uid(ctx context.Context) (string, error) {
+	system, err := c.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -102,13 +102,13 @@ type capacityReader interface {
 type clusterWatch struct {
 	cluster string
 	hub     string // its id
-	target  target
+	clients clients
 	stop    context.CancelFunc
 	// reader of the cluster's capacity; nil until the cluster has been opened.
 	reader capacityReader
 	source capacitySource
 
-	// opened holds the values with which the target was opened.
+	// opened holds the values with which the clients were made.
 	opened opening
 
 	health health
@@ -129,8 +129,8 @@ type clusterWatch struct {
 	wrote     time.Time
 }
 
-// opening holds the values on which a target depends, beside the access of its connection. If one
-// changes, the target is opened again.
+// opening holds the values on which the clients depend, beside the access of their connection. If one
+// changes, they are made again.
 type opening struct {
 	cluster    types.UID
 	generation int64
@@ -179,11 +179,11 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 	}
 	if w.access.due(now) {
 		inspecting, cancel := context.WithTimeout(ctx, accessTimeout)
-		w.access.inspect(inspecting, r, cluster, w.target, now)
+		w.access.inspect(inspecting, r, cluster, w.clients, now)
 		cancel()
 	}
-	w.guards.look(probing, r, cluster, w.target, now)
-	w.writes.look(r, w.cluster, w.target.write, now)
+	w.guards.look(probing, r, cluster, w.clients, now)
+	w.writes.look(r, w.cluster, w.clients.write, now)
 	w.reader.Wait(probing)
 }
 
@@ -194,12 +194,12 @@ func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler, cluster 
 		return 0, err
 	}
 	start := r.Clock.Now()
-	if err := w.target.readyz(ctx); err != nil {
+	if err := w.clients.readyz(ctx); err != nil {
 		return 0, w.silent("probe /readyz", err)
 	}
 	latency = r.Clock.Since(start)
 	if thorough && cluster.Status.UID != "" {
-		uid, err := w.target.uid(ctx)
+		uid, err := w.clients.uid(ctx)
 		if err != nil {
 			return 0, w.silent(member.StepRecognise, err)
 		}
@@ -225,15 +225,15 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 	if err != nil {
 		return err
 	}
-	same := w.stop != nil && opened.connection == w.target.connection && opened.broker == w.target.broker && now.driver == w.opened.driver
+	same := w.stop != nil && opened.connection == w.clients.connection && opened.broker == w.clients.broker && now.driver == w.opened.driver
 	w.opened = now
 	if !same {
 		w.close(false)
-		w.target, w.health, w.access, w.guards, w.writes, w.catalog = opened, health{}, access{}, guards{}, writes{}, nil
+		w.clients, w.health, w.access, w.guards, w.writes, w.catalog = opened, health{}, access{}, guards{}, writes{}, nil
 		var watching context.Context
 		watching, w.stop = context.WithCancel(r.running)
 		if cluster.RunsPods() {
-			watchDelivered(watching, w.target, r.HubID, r.news)
+			watchDelivered(watching, w.clients, r.HubID, r.news)
 		}
 	}
 	w.read(r, cluster)
@@ -261,7 +261,7 @@ func (w *clusterWatch) read(r *clusterReconciler, cluster *v1alpha1.MemberCluste
 		})
 	default:
 		w.reader = reader.NewNodes(r.running, reader.NodesOptions{
-			Kube: w.target.kube, Cluster: w.cluster, HubID: r.HubID, Inventory: r.Inventory,
+			Kube: w.clients.kube, Cluster: w.cluster, HubID: r.HubID, Inventory: r.Inventory,
 			Changed: func() { r.wake(w.cluster) },
 		})
 	}
