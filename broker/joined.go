@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/pages"
 )
 
@@ -43,7 +44,7 @@ func (s *server) mayLeave(c *call, i *v1alpha1.ServiceInstance) error {
 	var reasons []string
 	if len(own) > 0 {
 		slices.Sort(own)
-		reasons = append(reasons, "by the service instances "+some(own)+": delete them first")
+		reasons = append(reasons, "by the service instances "+lists.Some(own, 5)+": delete them first")
 	}
 	if others > 0 {
 		reasons = append(reasons, fmt.Sprintf("by %d service instances of others: the broker's operator has to move them first (sluice cluster drain %s)", others, cluster))
@@ -62,13 +63,4 @@ func (s *server) mayLeave(c *call, i *v1alpha1.ServiceInstance) error {
 // sameOwner reports whether two instances belong to one space of one platform.
 func sameOwner(a, b *v1alpha1.ServiceInstance) bool {
 	return a.Spec.Platform == b.Spec.Platform && a.Spec.OrganizationGUID == b.Spec.OrganizationGUID && a.Spec.SpaceGUID == b.Spec.SpaceGUID
-}
-
-// some joins the first names, and counts the rest.
-func some(names []string) string {
-	const shown = 5
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }

@@ -67,14 +67,6 @@ func TestDeprovisionOfAClusterInUse(t *testing.T) {
 	f.want(http.StatusAccepted, "DELETE", remove("mine"), nil)
 }
 
-func TestSome(t *testing.T) {
-	for names, want := range map[string]string{"a": "a", "a b c d e": "a, b, c, d, e", "a b c d e f": "a, b, c, d, e and 1 more", "a b c d e f g": "a, b, c, d, e and 2 more"} {
-		if got := some(strings.Fields(names)); got != want {
-			t.Errorf("%s: %q, want %q", names, got, want)
-		}
-	}
-}
-
 // An update that takes a cluster out of the inventory is refused like its deletion.
 func TestUpdateOfAClusterInUse(t *testing.T) {
 	f := newFixture(t)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
@@ -200,13 +201,8 @@ func refusePinned(ctx context.Context, c client.Client, namespace, cluster strin
 	if len(pinned) == 0 {
 		return nil
 	}
-	const shown = 10
-	names := strings.Join(pinned[:min(shown, len(pinned))], ", ")
-	if more := len(pinned) - shown; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
 	return fmt.Errorf("cluster %s: %s with volumes there, whose data would be lost by a move: %s. Their consumers have to deprovision them first; until then `sluice cluster cordon %[1]s` stops new placements",
-		cluster, count(len(pinned), "instance"), names)
+		cluster, count(len(pinned), "instance"), lists.Some(pinned, 10))
 }
 
 // awaitDrained reports the instances that remain on a cluster, whenever that changes, until

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement/registration"
 )
 
@@ -98,13 +99,7 @@ func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) err
 }
 
 // some joins the first few names and counts the others.
-func some(names []string) string {
-	const shown = 5
-	if more := len(names) - shown; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
+func some(names []string) string { return lists.Some(names, 5) }
 
 // removeCluster deletes a member cluster, waits until it has left, and then deletes the
 // Secrets with the access to it. what it is called in messages.

@@ -1,7 +1,11 @@
 // Package lists has what package slices lacks for short lists of names. No list is changed.
 package lists
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Without returns the names that are in none of the others, in their order.
 func Without(names []string, others ...[]string) []string {
@@ -25,3 +29,12 @@ func Union(lists ...[]string) []string {
 
 // Same reports whether two lists have the same names, in any order.
 func Same(a, b []string) bool { return len(Without(a, b)) == 0 && len(Without(b, a)) == 0 }
+
+// Some joins the first names, at most that many, and counts the others: "a, b and 3 more".
+func Some(names []string, most int) string {
+	shown := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return shown
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
@@ -233,13 +234,8 @@ func (s *server) mayChange(c *call, change *clusterChange, m *v1alpha1.MemberClu
 		return fmt.Errorf("list instances: %w", err)
 	}
 	if pinned := v1alpha1.PinnedOn(instances.Items, m.Name); len(pinned) > 0 {
-		const shown = 10
-		names := strings.Join(pinned[:min(shown, len(pinned))], ", ")
-		if more := len(pinned) - shown; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
 		return &Error{Status: http.StatusConflict, Code: "Pinned", Description: fmt.Sprintf(
-			"Instances have volumes on %s whose data would be lost by a move: %s. Their consumers have to deprovision them first; until then a cordon stops new placements.", m.Name, names)}
+			"Instances have volumes on %s whose data would be lost by a move: %s. Their consumers have to deprovision them first; until then a cordon stops new placements.", m.Name, lists.Some(pinned, 10))}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
@@ -148,7 +149,7 @@ func verifyRules(ctx context.Context, c clients, cluster string, rules []rbacv1.
 	}
 	return &member.Error{
 		Cluster: cluster, Step: "verify Sluice's access",
-		Err:    fmt.Errorf("%s may not %s", c.username(), some(missing)),
+		Err:    fmt.Errorf("%s may not %s", c.username(), lists.Some(missing, 3)),
 		Remedy: "run `sluice cluster renew` for it, or apply there what `sluice cluster manifest` prints for its driver",
 	}
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -232,13 +231,4 @@ func (r *clusterReconciler) drop(cluster string) {
 		w.close(true)
 		delete(r.watches, cluster)
 	}
-}
-
-// some joins the first three names, and counts the rest.
-func some(names []string) string {
-	const shown = 3
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }

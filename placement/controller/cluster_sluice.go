@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 )
 
@@ -101,7 +102,7 @@ func reportAcyclic(cluster *v1alpha1.MemberCluster) {
 		for i := range left {
 			names = append(names, left[i].Plan)
 		}
-		message = fmt.Sprintf("broker %s: not ordered there: %s: %s", cluster.Name, some(names), left[0].Reason)
+		message = fmt.Sprintf("broker %s: not ordered there: %s: %s", cluster.Name, lists.Some(names, 3), left[0].Reason)
 	}
 	v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, v1alpha1.ConditionAcyclic, state, reason, v1alpha1.Cut(message, 1000))
 }

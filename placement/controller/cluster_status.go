@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/reader"
 )
@@ -133,7 +134,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	switch {
 	case len(leaving) > 0:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
-			fmt.Sprintf("member cluster %s: not removed yet: it is in use by %s (deprovision instances, and end peerings, first)", w.cluster, some(leaving)))
+			fmt.Sprintf("member cluster %s: not removed yet: it is in use by %s (deprovision instances, and end peerings, first)", w.cluster, lists.Some(leaving, 3)))
 	case !reachable:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
 	case verified == nil || verified.Status != metav1.ConditionTrue:
