@@ -45,8 +45,6 @@ const (
 	// turnPatience is how long a binding waits for a free place on a cluster before it is tried
 	// again anyway.
 	turnPatience = time.Minute
-	// byInstance is the index of bindings by their instance's name.
-	byInstance = "bindings.instanceName"
 )
 
 // Controller carries out ServiceBindings. Its optional fields have useful zero values.
@@ -83,16 +81,11 @@ type Controller struct {
 	places *member.Places
 }
 
-// SetupWithManager adds the controller to a manager; it runs on the leader only.
-func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error {
+// SetupWithManager adds the controller to a manager; it runs on the leader only. The manager's cache needs an index of
+// ServiceBindings by v1alpha1.FieldInstanceName, which placement's controllers register.
+func (c *Controller) SetupWithManager(m ctrl.Manager) error {
 	c.setDefaults()
 	c.places = &member.Places{Most: c.Concurrency}
-	err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.ServiceBinding{}, byInstance, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName}
-	})
-	if err != nil {
-		return fmt.Errorf("index bindings by instance: %w", err)
-	}
 	return ctrl.NewControllerManagedBy(m).
 		Named("servicebinding").
 		// A deletion changes the generation, and a renewal is requested by an annotation.
@@ -146,7 +139,7 @@ var instanceTurned = predicate.Funcs{
 func (c *Controller) concernedBy(ctx context.Context, object client.Object) []reconcile.Request {
 	instance := object.(*v1alpha1.ServiceInstance)
 	var list v1alpha1.ServiceBindingList
-	err := c.Client.List(ctx, &list, client.InNamespace(instance.GetNamespace()), client.MatchingFields{byInstance: instance.GetName()})
+	err := c.Client.List(ctx, &list, client.InNamespace(instance.GetNamespace()), client.MatchingFields{v1alpha1.FieldInstanceName: instance.GetName()})
 	if err != nil {
 		return nil // the cache is stopping
 	}

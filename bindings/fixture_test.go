@@ -155,7 +155,12 @@ func (f *fixture) run(t *testing.T, hub *rest.Config) {
 	}
 	f.cached = manager.GetClient()
 	controller := &bindings.Controller{Client: manager.GetClient(), Live: f.Client, Connections: f.connections, Keys: f.keys, Hub: hubID, Refresh: f.refresh}
-	if err := controller.SetupWithManager(t.Context(), manager); err != nil {
+	if err := manager.GetFieldIndexer().IndexField(t.Context(), &v1alpha1.ServiceBinding{}, v1alpha1.FieldInstanceName, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := controller.SetupWithManager(manager); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error)

@@ -46,7 +46,7 @@ func hubOf(t *testing.T, writes *int, objects ...client.Object) client.Client {
 	t.Helper()
 	there := slices.DeleteFunc(objects, func(o client.Object) bool { i, ok := o.(*v1alpha1.ServiceInstance); return ok && i == nil })
 	return fake.NewClientBuilder().WithScheme(hubScheme(t)).WithStatusSubresource(&v1alpha1.ServiceBinding{}).WithObjects(there...).
-		WithIndex(&v1alpha1.ServiceBinding{}, byInstance, func(o client.Object) []string { return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName} }).
+		WithIndex(&v1alpha1.ServiceBinding{}, v1alpha1.FieldInstanceName, func(o client.Object) []string { return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName} }).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
 			if *writes++; *writes == 0 {
 				return apierrors.NewInternalError(errors.New("lost"))

@@ -28,6 +28,10 @@ type ServiceBinding struct {
 	Status ServiceBindingStatus `json:"status,omitempty"`
 }
 
+// FieldInstanceName is the field by which bindings of an instance are selected: on the hub, and in a cache that has an index
+// of it.
+const FieldInstanceName = "spec.instanceName"
+
 // ServiceBindingList is a list of service bindings.
 // +kubebuilder:object:root=true
 type ServiceBindingList struct {

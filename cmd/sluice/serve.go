@@ -175,7 +175,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if f.backups.every != 0 && !h.Embedded {
 		return errors.New("--backup-every: only an embedded hub is backed up by its own process; for a hub on a cluster, run `sluice hub backup` by cron")
 	}
-	all, err := f.assemble(ctx, h, logger)
+	all, err := f.assemble(h, logger)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ type parts struct {
 }
 
 // assemble returns the parts, which have not started.
-func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logger) (*parts, error) {
+func (f *serveFlags) assemble(h *hub.Hub, logger *slog.Logger) (*parts, error) {
 	keys, err := seal.Open(f.keyset)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if err := f.addControllers(ctx, mgr, h, live, served, sold, kept, platforms, keys, probes); err != nil {
+	if err := f.addControllers(mgr, h, live, served, sold, kept, platforms, keys, probes); err != nil {
 		return nil, err
 	}
 	if err := announce(mgr, logger, "metrics", f.metricsListen); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,7 +39,7 @@ import (
 )
 
 // addControllers adds all runnables and controllers to the manager, except self-descriptions.
-func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, sold *soldInventory, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset, probes *probe.Server) error {
+func (f *serveFlags) addControllers(mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, sold *soldInventory, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset, probes *probe.Server) error {
 	reader, err := clusterReader(mgr, h, live)
 	if err != nil {
 		return err
@@ -121,7 +120,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	}); err != nil {
 		return err
 	}
-	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Brokers: brokers, Keys: keys, Hub: h.ID, Recorder: recorder}).SetupWithManager(ctx, mgr); err != nil {
+	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Brokers: brokers, Keys: keys, Hub: h.ID, Recorder: recorder}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up bindings: %w", err)
 	}
 	delivered := &sinks.Controller{Client: mgr.GetClient(), Live: live, Cache: mgr.GetCache(), Keys: keys, Namespace: h.Namespace, Hub: h.ID}

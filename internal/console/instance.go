@@ -94,13 +94,10 @@ func (s *server) instancePage(c *call) (*page, error) {
 	return &page{Title: i.Spec.InstanceID, template: "instance", Live: Root + "live?instance=" + name, Data: data}, nil
 }
 
-// fieldInstanceName selects bindings by their instance: a selectable field of the resource, and an index of the cache.
-const fieldInstanceName = "spec.instanceName"
-
 // bindingsOf returns the bindings of an instance, the newest first.
 func (s *server) bindingsOf(c *call, i *v1alpha1.ServiceInstance) (rows []bindingRow, err error) {
 	var all v1alpha1.ServiceBindingList
-	if err := s.list(c.Context(), &all, client.MatchingFields{fieldInstanceName: i.Name}); err != nil {
+	if err := s.list(c.Context(), &all, client.MatchingFields{v1alpha1.FieldInstanceName: i.Name}); err != nil {
 		return nil, err
 	}
 	own := slices.Clone(all.Items)

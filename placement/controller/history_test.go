@@ -128,7 +128,7 @@ func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h.must(v1alpha1.AddToScheme(h.scheme))
 	h.hub = fake.NewClientBuilder().WithScheme(h.scheme).
 		WithStatusSubresource(&v1alpha1.ServiceInstance{}, &v1alpha1.MemberCluster{}, &v1alpha1.ServiceBinding{}).
-		WithIndex(&v1alpha1.ServiceBinding{}, fieldInstanceName, func(o client.Object) []string {
+		WithIndex(&v1alpha1.ServiceBinding{}, v1alpha1.FieldInstanceName, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName}
 		}).
 		WithIndex(&v1alpha1.Journal{}, "spec.name", func(o client.Object) []string { return []string{o.(*v1alpha1.Journal).Spec.Name} }).Build()

@@ -191,7 +191,7 @@ func (r *instanceReconciler) answering() []string {
 // instance is delivered to, or still has some for a cluster that it is not on.
 func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool, error) {
 	bindings := &v1alpha1.ServiceBindingList{}
-	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
+	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{v1alpha1.FieldInstanceName: s.Name}); err != nil {
 		return false, fmt.Errorf("list bindings: %w", err)
 	}
 	on := s.Status.DeliveredDecision().NamespaceClusters()

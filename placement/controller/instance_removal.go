@@ -67,7 +67,7 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 func (r *instanceReconciler) unbind(ctx context.Context, s *scope) (left int, err error) {
 	for _, from := range r.bindings {
 		bindings := &v1alpha1.ServiceBindingList{}
-		if err := from.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
+		if err := from.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{v1alpha1.FieldInstanceName: s.Name}); err != nil {
 			return 0, fmt.Errorf("list bindings: %w", err)
 		}
 		if len(bindings.Items) > 0 {

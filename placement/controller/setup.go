@@ -125,13 +125,9 @@ type Promises interface {
 // DefaultProbeEvery is the time between two probes of a member cluster.
 const DefaultProbeEvery = 10 * time.Second
 
-// fieldInstanceName is the field by which the manager's cache indexes ServiceBindings.
-// SetupWithManager registers that index, for every user of the manager's cache.
-const fieldInstanceName = "spec.instanceName"
-
 // SetupWithManager registers the controllers of MemberClusters and ServiceInstances,
 // which run on the leader only, their metrics, and the cache's index of
-// ServiceBindings by spec.instanceName.
+// ServiceBindings by v1alpha1.FieldInstanceName, for all that read from the cache.
 func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	o := options.complete()
 	alone := options.Leadership == nil
@@ -216,7 +212,7 @@ func (o Options) complete() Options {
 }
 
 func indexBindings(mgr ctrl.Manager) error {
-	return mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.ServiceBinding{}, fieldInstanceName,
+	return mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.ServiceBinding{}, v1alpha1.FieldInstanceName,
 		func(object client.Object) []string {
 			return []string{object.(*v1alpha1.ServiceBinding).Spec.InstanceName}
 		})

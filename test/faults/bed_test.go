@@ -147,7 +147,7 @@ func (b *bed) run(t *testing.T) {
 		Rules:      registration.Rules,
 		ProbeEvery: time.Second,
 	}))
-	must(t, (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: hubID}).SetupWithManager(t.Context(), mgr))
+	must(t, (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: hubID}).SetupWithManager(mgr))
 	file := filepath.Join(t.TempDir(), "platforms.yaml")
 	must(t, os.WriteFile(file, []byte("platforms: [{name: p, basic: [{username: p, password: password-of-p}]}]"), 0o600))
 	platforms, err := broker.LoadPlatforms(file)
