@@ -34,8 +34,10 @@ import (
 )
 
 const (
-	// defaultConcurrency suits a controller that mostly waits for API servers.
-	defaultConcurrency = 16
+	// concurrency is the number of bindings that are processed at the same time on one member cluster. The limit over all
+	// clusters is four times that, so that hanging clusters do not block others. It suits a controller that mostly waits for
+	// API servers.
+	concurrency = 16
 	// defaultPatience is how long a bind is tried before it fails.
 	defaultPatience = 10 * time.Minute
 	// slowestRetry limits the back-off, so that the return of a cluster is noticed.
@@ -65,10 +67,6 @@ type Controller struct {
 	Recorder *journal.Recorder
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Concurrency is the number of bindings that are processed at the same time on one member
-	// cluster; zero means 16. The limit over all clusters is four times that, so that hanging
-	// clusters do not block others.
-	Concurrency int
 	// Patience is how long a bind is tried before it fails; zero means ten minutes.
 	Patience time.Duration
 	// Refresh is the interval at which the endpoints of a binding with peering are checked. Other
@@ -85,7 +83,7 @@ type Controller struct {
 // ServiceBindings by v1alpha1.FieldInstanceName, which placement's controllers register.
 func (c *Controller) SetupWithManager(m ctrl.Manager) error {
 	c.setDefaults()
-	c.places = &member.Places{Most: c.Concurrency}
+	c.places = &member.Places{Most: concurrency}
 	return ctrl.NewControllerManagedBy(m).
 		Named("servicebinding").
 		// A deletion changes the generation, and a renewal is requested by an annotation.
@@ -93,7 +91,7 @@ func (c *Controller) SetupWithManager(m ctrl.Manager) error {
 		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.concernedBy), builder.WithPredicates(instanceTurned)).
 		WatchesRawSource(source.Func(c.wakeByPlaces)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 4 * c.Concurrency,
+			MaxConcurrentReconciles: 4 * concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry),
 		}).
 		Complete(requeue.OnConflict(c))
@@ -106,7 +104,6 @@ func (c *Controller) setDefaults() {
 	}
 	c.Patience = cmp.Or(c.Patience, defaultPatience)
 	c.Refresh = cmp.Or(c.Refresh, defaultRefresh)
-	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 }
 
 // issuedAnew passes the status writes of this controller after which the credentials are for other clusters or nodes than

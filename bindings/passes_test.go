@@ -256,14 +256,14 @@ func TestPublicReasons(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	for _, given := range []*Controller{{}, {Clock: clocktesting.NewFakePassiveClock(today), Patience: 1, Refresh: 2, Concurrency: 3}} {
-		want := Controller{Clock: given.Clock, Patience: given.Patience, Refresh: given.Refresh, Concurrency: given.Concurrency}
+	for _, given := range []*Controller{{}, {Clock: clocktesting.NewFakePassiveClock(today), Patience: 1, Refresh: 2}} {
+		want := Controller{Clock: given.Clock, Patience: given.Patience, Refresh: given.Refresh}
 		if want.Clock == nil {
-			want.Clock, want.Patience, want.Refresh, want.Concurrency = clock.RealClock{}, 10*time.Minute, 30*time.Second, 16
+			want.Clock, want.Patience, want.Refresh = clock.RealClock{}, 10*time.Minute, 30*time.Second
 		}
 		given.setDefaults()
-		if given.Clock != want.Clock || given.Patience != want.Patience || given.Refresh != want.Refresh || given.Concurrency != want.Concurrency {
-			t.Errorf("patience %v, refresh %v, concurrency %d, clock %T", given.Patience, given.Refresh, given.Concurrency, given.Clock)
+		if given.Clock != want.Clock || given.Patience != want.Patience || given.Refresh != want.Refresh {
+			t.Errorf("patience %v, refresh %v, clock %T", given.Patience, given.Refresh, given.Clock)
 		}
 	}
 }

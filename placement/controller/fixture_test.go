@@ -97,7 +97,7 @@ func (w *world) newReconciler() *instanceReconciler {
 		hub: w.hub, live: w.hub, bindings: []client.Reader{w.hub}, plan: testCatalog(w.T).Plan, inventory: w.inventory, leadership: soleWriter{},
 		recovery: &recovery{reader: w.hub, namespace: w.namespace, inventory: w.inventory, clock: w.clock},
 		drivers:  map[string]delivery.Driver{v1alpha1.DriverKube: w.driver},
-		clock:    w.clock, metrics: newMetrics(), moves: &moves{most: 2, wake: func(instance string) { w.woken = append(w.woken, instance) }}, observeEvery: 5 * time.Minute,
+		clock:    w.clock, metrics: newMetrics(), moves: &moves{most: 2, wake: func(instance string) { w.woken = append(w.woken, instance) }},
 	}
 }
 

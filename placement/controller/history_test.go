@@ -202,7 +202,7 @@ func (h *history) start() {
 		recovery: &recovery{reader: h.hub, namespace: historyNamespace, inventory: h.inventory, clock: h.clock},
 		drivers:  map[string]delivery.Driver{v1alpha1.DriverKube: h.driver},
 		recorder: journal.NewRecorder(h.names),
-		clock:    h.clock, metrics: newMetrics(), moves: &moves{most: 2}, observeEvery: 5 * time.Minute,
+		clock:    h.clock, metrics: newMetrics(), moves: &moves{most: 2},
 	}
 	h.lives = append(h.lives, h.reconciler.recorder)
 }

@@ -97,7 +97,7 @@ func (r *instanceReconciler) copyStep(ctx context.Context, s *scope) (result ctr
 			result, err = r.fail(ctx, s, why, &delivery.RefusedError{Reason: why, Consumer: "its data is being restored"})
 			return result, true, err
 		}
-		return s.sooner(ctrl.Result{RequeueAfter: r.observeEvery}), false, nil
+		return s.sooner(ctrl.Result{RequeueAfter: observeEvery}), false, nil
 	}
 	r.moves.begin(s.Name) // takes its place again after a restart
 	if err := r.leadership.Confirm(ctx); err != nil {

@@ -53,8 +53,6 @@ type instanceReconciler struct {
 	promises Promises // nil if none are made
 	// failed is told of orders that a broker did not carry out; may be nil.
 	failed func(broker string, order v1alpha1.OrderFailure)
-	// observeEvery is the time between two checks of a delivered instance.
-	observeEvery time.Duration
 
 	// after triggers a pass over an instance after at most the given time. Set once the
 	// controller runs.

@@ -53,7 +53,7 @@ func TestADeliveryHasTheFormerWorkload(t *testing.T) {
 
 	w.driver.fail("observe eu", &delivery.PendingError{Step: "look"})
 	w.settle("si-a")
-	w.after(2 * w.reconciler.observeEvery)
+	w.after(2 * observeEvery)
 	w.passes("si-a")
 	want("web:1 after web:1")
 }

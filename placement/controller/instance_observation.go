@@ -29,7 +29,7 @@ func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 	request := s.Annotations[AnnotationObserve]
 	known, ok := r.observations.Load(s.Name)
 	if !ok {
-		wait := rand.N(r.observeEvery) // no secret
+		wait := rand.N(observeEvery) // no secret
 		r.observations.Store(s.Name, observation{at: s.now.Add(wait), request: request})
 		return max(wait, 1)
 	}
@@ -124,8 +124,8 @@ func (r *instanceReconciler) lost(instance string) {
 // scheduleObservation sets the next check to one interval from now, plus or minus a tenth, and
 // returns the time until then. A loss reported during this check comes first.
 func (r *instanceReconciler) scheduleObservation(s *scope) time.Duration {
-	spread := r.observeEvery / 5
-	wait := r.observeEvery - spread/2
+	spread := observeEvery / 5
+	wait := observeEvery - spread/2
 	if spread > 0 {
 		wait += rand.N(spread) // no secret
 	}

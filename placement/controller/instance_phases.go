@@ -321,7 +321,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	}
 	switch {
 	case allUnreachable(err): // still due when they answer again and the inventory wakes it
-		return ctrl.Result{RequeueAfter: r.observeEvery}, nil
+		return ctrl.Result{RequeueAfter: observeEvery}, nil
 	case err != nil:
 		return r.retry(ctx, s, err)
 	}

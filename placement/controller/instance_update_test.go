@@ -156,7 +156,7 @@ func TestWhatVolumesKeepOfAFailedUpdateStaysReserved(t *testing.T) {
 	grown = nil
 	w.driver.fail("observe home", errors.New("it has changed"))
 	w.settle("si-a")
-	w.after(2 * w.reconciler.observeEvery)
+	w.after(2 * observeEvery)
 	w.passes("si-a")
 	want("repaired", 1024)
 }

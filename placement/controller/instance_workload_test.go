@@ -181,7 +181,7 @@ func TestComponentsPartOnALostCluster(t *testing.T) {
 	w.sellWorkloads("1")
 	delete(delivered, "eu")
 	w.settle("si-app")
-	w.after(w.reconciler.observeEvery + time.Minute)
+	w.after(observeEvery + time.Minute)
 	app = w.settle("si-app")
 	if !slices.Equal(delivered["eu"], []string{"db"}) || !meta.IsStatusConditionTrue(app.Status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("eu is back, and gets %v: %+v", delivered["eu"], app.Status.Conditions)

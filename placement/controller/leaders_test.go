@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -296,6 +295,6 @@ func (r *replica) start() {
 		hub: hub, live: hub, bindings: []client.Reader{hub}, plan: r.plans.Plan, inventory: inventory, leadership: r,
 		recovery: &recovery{reader: hub, namespace: historyNamespace, inventory: inventory, clock: r.clock},
 		drivers:  map[string]delivery.Driver{v1alpha1.DriverKube: sleepyDriver{r.driver, r}},
-		clock:    r.clock, metrics: newMetrics(), moves: &moves{most: 2}, observeEvery: 5 * time.Minute,
+		clock:    r.clock, metrics: newMetrics(), moves: &moves{most: 2},
 	}
 }

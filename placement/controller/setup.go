@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -70,12 +71,6 @@ type Options struct {
 	Connection func(cluster string) (state metav1.ConditionStatus, why string)
 	// ProbeTimeout bounds one probe; zero means 5 s.
 	ProbeTimeout time.Duration
-	// ObserveEvery is the time between two checks of a delivered instance; zero means 5 min.
-	ObserveEvery time.Duration
-	// Workers is the number of instances processed at once on one member cluster; zero means
-	// 32. There are four times as many in total, so that hanging clusters do not block the
-	// others.
-	Workers int
 	// MovesAtOnce is the number of instances that move to other clusters at the same time;
 	// zero means 10.
 	MovesAtOnce int
@@ -125,6 +120,14 @@ type Promises interface {
 // DefaultProbeEvery is the time between two probes of a member cluster.
 const DefaultProbeEvery = 10 * time.Second
 
+const (
+	// workers is the number of instances processed at once on one member cluster. There are four times as many in total, so
+	// that hanging clusters do not block the others.
+	workers = 32
+	// observeEvery is the time between two checks of a delivered instance.
+	observeEvery = 5 * time.Minute
+)
+
 // SetupWithManager registers the controllers of MemberClusters and ServiceInstances,
 // which run on the leader only, their metrics, and the cache's index of
 // ServiceBindings by v1alpha1.FieldInstanceName, for all that read from the cache.
@@ -156,7 +159,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		recorder: o.Recorder, inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, reports: &member.Places{Most: reportsAtOnce}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: workers}, reports: &member.Places{Most: reportsAtOnce}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises,
 	}
 	instances.failed = clusters.orderFailed
 	clusters.news = news{lost: instances.lost, ended: instances.ended, moved: instances.moved}
@@ -187,27 +190,15 @@ func (o Options) complete() Options {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.ProbeEvery == 0 {
-		o.ProbeEvery = DefaultProbeEvery
-	}
 	if o.Probed == nil {
 		o.Probed = func(string, time.Time, time.Duration, error) {}
 	}
 	if o.Connection == nil {
 		o.Connection = func(string) (metav1.ConditionStatus, string) { return "", "" }
 	}
-	if o.ProbeTimeout == 0 {
-		o.ProbeTimeout = 5 * time.Second
-	}
-	if o.ObserveEvery == 0 {
-		o.ObserveEvery = 5 * time.Minute
-	}
-	if o.MovesAtOnce == 0 {
-		o.MovesAtOnce = 10
-	}
-	if o.Workers == 0 {
-		o.Workers = 32
-	}
+	o.ProbeEvery = cmp.Or(o.ProbeEvery, DefaultProbeEvery)
+	o.ProbeTimeout = cmp.Or(o.ProbeTimeout, 5*time.Second)
+	o.MovesAtOnce = cmp.Or(o.MovesAtOnce, 10)
 	return o
 }
 
@@ -250,7 +241,7 @@ func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.ServiceInstance{}, builder.WithPredicates(changed)).
 		Watches(&v1alpha1.ServiceBinding{}, unbound, builder.WithPredicates(gone())).
 		WatchesRawSource(woken).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4 * o.Workers, RateLimiter: backOff()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4 * workers, RateLimiter: backOff()}).
 		Complete(requeue.OnConflict(r))
 }
 
