@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	lru "github.com/hashicorp/golang-lru/v2"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -23,24 +24,49 @@ const (
 	filtersKept = 256
 )
 
-// variables of a filter, in the order of values.
-var variables = []*cel.Type{
-	cel.StringType, cel.StringType, cel.StringType, cel.StringType, cel.StringType,
-	cel.DoubleType, cel.ListType(cel.StringType), cel.ListType(cel.StringType), cel.ListType(cel.StringType), cel.ListType(cel.StringType), cel.ListType(cel.StringType),
-	cel.BoolType, cel.BoolType, cel.BoolType, cel.IntType, cel.IntType,
+// variables of a filter, with their values of a plan. A price that is not known is infinite, and room that is not known
+// is −1, so that neither is taken for a good offer.
+var variables = []struct {
+	name string
+	kind *cel.Type
+	of   func(*Plan) ref.Val
+}{
+	{"id", cel.StringType, func(p *Plan) ref.Val { return types.String(p.ID) }},
+	{"plan", cel.StringType, func(p *Plan) ref.Val { return types.String(p.Name) }},
+	{"offering", cel.StringType, func(p *Plan) ref.Val { return types.String(p.Offering.Name) }},
+	{"kind", cel.StringType, func(p *Plan) ref.Val { return types.String(p.Kind) }},
+	{"currency", cel.StringType, func(p *Plan) ref.Val { return types.String(ptr.Deref(p.Price, noPrice).Currency) }},
+	{"price", cel.DoubleType, func(p *Plan) ref.Val { return types.Double(ptr.Deref(p.Price, noPrice).value) }},
+	{"providers", stringList, func(p *Plan) ref.Val { return stringsOf(p.Providers) }},
+	{"regions", stringList, func(p *Plan) ref.Val { return stringsOf(p.Regions) }},
+	{"countries", stringList, func(p *Plan) ref.Val { return stringsOf(ptr.Deref(p.Proven, Proven{}).Countries) }},
+	{"label_levels", stringList, func(p *Plan) ref.Val { return stringsOf(ptr.Deref(p.Proven, Proven{}).LabelLevels) }},
+	{"tags", stringList, func(p *Plan) ref.Val { return stringsOf(p.Offering.Tags) }},
+	{"proven", cel.BoolType, func(p *Plan) ref.Val { return types.Bool(ptr.Deref(p.Proven, Proven{}).EveryCluster) }},
+	{"free", cel.BoolType, func(p *Plan) ref.Val { return types.Bool(p.Free) }},
+	{"bindable", cel.BoolType, func(p *Plan) ref.Val { return types.Bool(p.Bindable) }},
+	{"orders", cel.IntType, func(p *Plan) ref.Val { return roomOf(p, p.Availability.Orders) }},
+	{"clusters", cel.IntType, func(p *Plan) ref.Val { return roomOf(p, p.Availability.Clusters) }},
 }
 
-// variableNames are the names of the variables, in the same order.
-var variableNames = []string{
-	"id", "plan", "offering", "kind", "currency",
-	"price", "providers", "regions", "countries", "label_levels", "tags",
-	"proven", "free", "bindable", "orders", "clusters",
+var (
+	noPrice    = Price{value: math.Inf(1)}
+	stringList = cel.ListType(cel.StringType)
+)
+
+func stringsOf(of []string) ref.Val { return types.NewStringList(types.DefaultTypeAdapter, of) }
+
+func roomOf(p *Plan, room int) ref.Val {
+	if !p.Availability.Known {
+		return types.Int(-1)
+	}
+	return types.Int(room)
 }
 
 var variableNumbers = func() map[string]int {
 	numbers := map[string]int{}
-	for i, name := range variableNames {
-		numbers[name] = i
+	for i := range variables {
+		numbers[variables[i].name] = i
 	}
 	return numbers
 }()
@@ -48,27 +74,12 @@ var variableNumbers = func() map[string]int {
 // values of a plan, by the numbers of the variables: an interpreter.Activation.
 type values []ref.Val
 
-// valuesOf returns a plan's values. A price that is not known is infinite, and room that is not known is −1, so that
-// neither is taken for a good offer.
 func valuesOf(p *Plan) values {
-	list := func(of []string) ref.Val { return types.NewStringList(types.DefaultTypeAdapter, of) }
-	price, currency := math.Inf(1), ""
-	if p.Price != nil {
-		price, currency = p.Price.value, p.Price.Currency
+	all := make(values, 0, len(variables))
+	for i := range variables {
+		all = append(all, variables[i].of(p))
 	}
-	var countries, levels []string
-	if p.Proven != nil {
-		countries, levels = p.Proven.Countries, p.Proven.LabelLevels
-	}
-	orders, clusters := -1, -1
-	if p.Availability.Known {
-		orders, clusters = p.Availability.Orders, p.Availability.Clusters
-	}
-	return values{
-		types.String(p.ID), types.String(p.Name), types.String(p.Offering.Name), types.String(p.Kind), types.String(currency),
-		types.Double(price), list(p.Providers), list(p.Regions), list(countries), list(levels), list(p.Offering.Tags),
-		types.Bool(p.Proven != nil && p.Proven.EveryCluster), types.Bool(p.Free), types.Bool(p.Bindable), types.Int(orders), types.Int(clusters),
-	}
+	return all
 }
 
 // ResolveName implements interpreter.Activation.
@@ -84,8 +95,8 @@ func (v values) Parent() interpreter.Activation { return nil }
 
 var filterEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{ext.Strings(), ext.Sets()}
-	for i, name := range variableNames {
-		options = append(options, cel.Variable(name, variables[i]))
+	for _, v := range variables {
+		options = append(options, cel.Variable(v.name, v.kind))
 	}
 	return cel.NewEnv(options...)
 })
