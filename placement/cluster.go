@@ -117,7 +117,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 			c.ClaimsUntil = until.Time
 		}
 	}
-	c.Location, _ = LocationOf(mc.Spec.Location) // the API has validated it
+	c.Location, _ = locationOf(mc.Spec.Location) // the API has validated it
 	if mc.Status.Latency != nil {
 		c.Latency = mc.Status.Latency.Duration
 	}

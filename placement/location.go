@@ -23,8 +23,8 @@ func LocationAt(latitude, longitude float64) *Location {
 	return &Location{latitude, longitude, [3]float64{across * math.Cos(longitude*radian), across * math.Sin(longitude*radian), polar}}
 }
 
-// LocationOf reads a location of the API; nil stays nil.
-func LocationOf(from *v1alpha1.Location) (*Location, error) {
+// locationOf reads a location of the API; nil stays nil.
+func locationOf(from *v1alpha1.Location) (*Location, error) {
 	if from == nil {
 		return nil, nil
 	}
@@ -42,9 +42,9 @@ func LocationOf(from *v1alpha1.Location) (*Location, error) {
 // earthRadius is the mean radius in kilometres (IUGG).
 const earthRadius = 6371.0088
 
-// Kilometers returns the great-circle distance, rounded to a whole kilometre (from the chord, as the haversine
+// kilometers returns the great-circle distance, rounded to a whole kilometre (from the chord, as the haversine
 // formula; the earth is taken as a sphere, an error of at most 0.6 %).
-func (l *Location) Kilometers(other *Location) int {
+func (l *Location) kilometers(other *Location) int {
 	var square float64 // of the chord
 	for i := range l.unit {
 		d := l.unit[i] - other.unit[i]
@@ -59,7 +59,7 @@ func tooFar(from *Location, most int) filter {
 		rejects: func(p *page, among set) set {
 			return among.where(func(row int) bool {
 				at := p.clusters[row].Location
-				return from == nil || at == nil || from.Kilometers(at) > most
+				return from == nil || at == nil || from.kilometers(at) > most
 			})
 		},
 		message: func(p *page, row int) string {
@@ -69,7 +69,7 @@ func tooFar(from *Location, most int) filter {
 			case at == nil:
 				return fmt.Sprintf("at most %d km from the consumer allowed, and its location is unknown", most)
 			default:
-				return fmt.Sprintf("is %d km from the consumer, at most %d km allowed", from.Kilometers(at), most)
+				return fmt.Sprintf("is %d km from the consumer, at most %d km allowed", from.kilometers(at), most)
 			}
 		},
 	}
@@ -81,7 +81,7 @@ func (sc *scorer) locality(at position) int32 {
 	if sc.near == nil || at.cluster().Location == nil {
 		return 0
 	}
-	return int32(100 * half / (half + sc.near.Kilometers(at.cluster().Location))) // at most 100
+	return int32(100 * half / (half + sc.near.kilometers(at.cluster().Location))) // at most 100
 }
 
 // Measured is a round-trip time and when it was measured.

@@ -23,7 +23,7 @@ func TestDistancesAreThoseOfTheGlobe(t *testing.T) {
 		{"to the antipodes", LocationAt(0, 0), LocationAt(0, 180), 20015},
 		{"from pole to pole", LocationAt(90, 0), LocationAt(-90, 123), 20015},
 	} {
-		if got := row.from.Kilometers(row.to); got != row.want {
+		if got := row.from.kilometers(row.to); got != row.want {
 			t.Errorf("%s: %d km, want %d", row.name, got, row.want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestDistancesAreThoseOfTheGlobe(t *testing.T) {
 
 func TestLocationsThatAreNoneAreRefused(t *testing.T) {
 	for _, from := range []v1alpha1.Location{{Latitude: "91", Longitude: "0"}, {Latitude: "0", Longitude: "-181"}, {Latitude: "north", Longitude: "0"}, {Latitude: "NaN", Longitude: "0"}} {
-		if at, err := LocationOf(&from); err == nil {
+		if at, err := locationOf(&from); err == nil {
 			t.Errorf("%+v is taken as %+v", from, at)
 		}
 	}

@@ -173,7 +173,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if r.Rules, err = rulesOf(plan, asked); err != nil {
 		return Request{}, err
 	}
-	if r.Near, err = LocationOf(asked.Location); err != nil {
+	if r.Near, err = locationOf(asked.Location); err != nil {
 		return Request{}, fmt.Errorf("parameter location: %w", err)
 	}
 	if r.Spread, err = spreadOf(sold.Spread); err != nil {

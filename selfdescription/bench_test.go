@@ -42,7 +42,7 @@ func BenchmarkDecodeStatusList(b *testing.B) {
 	encoded := NewStatusList(0).Encode()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodeStatusList(encoded); err != nil {
+		if _, err := decodeStatusList(encoded); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -123,14 +123,14 @@ func FuzzStatusList(f *testing.F) {
 	f.Add(encoded(1<<20, nil))
 	f.Add("u")
 	f.Fuzz(func(t *testing.T, encoded string) {
-		list, err := DecodeStatusList(encoded)
+		list, err := decodeStatusList(encoded)
 		if err != nil {
 			return
 		}
 		if list.Len() < MinStatusList || list.Len() > MaxStatusList {
 			t.Fatalf("%d bits", list.Len())
 		}
-		again, err := DecodeStatusList(list.Encode())
+		again, err := decodeStatusList(list.Encode())
 		if err != nil || !bytes.Equal(again.bits, list.bits) {
 			t.Errorf("does not go round: %v", err)
 		}

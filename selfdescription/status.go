@@ -74,9 +74,9 @@ func (l *StatusList) Encode() string {
 	return "u" + base64.RawURLEncoding.EncodeToString(compressed.Bytes())
 }
 
-// DecodeStatusList decompresses a list (Bitstring Status List v1.0, 3.4). It never uses more
+// decodeStatusList decompresses a list (Bitstring Status List v1.0, 3.4). It never uses more
 // memory than MaxStatusList.
-func DecodeStatusList(encoded string) (*StatusList, error) {
+func decodeStatusList(encoded string) (*StatusList, error) {
 	raw, ok := strings.CutPrefix(encoded, "u")
 	if !ok {
 		return nil, errors.New("not multibase base64url: it does not begin with u")
@@ -269,7 +269,7 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 	if err != nil {
 		return nil, fmt.Errorf("/credentialSubject%w", err)
 	}
-	bits, err := DecodeStatusList(encoded)
+	bits, err := decodeStatusList(encoded)
 	if err != nil {
 		return nil, fmt.Errorf("/credentialSubject/encodedList: %w", err)
 	}
@@ -284,7 +284,7 @@ func IsStatusList(compact string) bool {
 	}
 	encoded, err := text(list.Claims, "encodedList")
 	if err == nil {
-		_, err = DecodeStatusList(encoded)
+		_, err = decodeStatusList(encoded)
 	}
 	return err == nil
 }

@@ -259,7 +259,7 @@ func TestNobodyIsTrustedWithListsByDefault(t *testing.T) {
 // Bitstring Status List v1.0, 6.2: at least 131,072 bits. The upper limit is Sluice's own.
 func TestStatusListsOfTheLeastAndTheGreatestLength(t *testing.T) {
 	for _, bits := range []int{MinStatusList, MaxStatusList} {
-		list, err := DecodeStatusList(encoded(bits/8, nil))
+		list, err := decodeStatusList(encoded(bits/8, nil))
 		if err != nil || list.Len() != bits {
 			t.Errorf("%d bits: %v", bits, err)
 		}
@@ -270,7 +270,7 @@ func TestAGzipBombCostsNoMemory(t *testing.T) {
 	bomb := encoded(200<<20, nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := DecodeStatusList(bomb); err == nil {
+	if _, err := decodeStatusList(bomb); err == nil {
 		t.Error("accepted")
 	}
 	runtime.ReadMemStats(&after)
@@ -290,7 +290,7 @@ func TestBitsCountFromTheLeft(t *testing.T) {
 	if list.bits[0] != 0x80 || list.bits[1] != 0x40 || list.bits[MinStatusList/8-1] != 0x01 {
 		t.Errorf("bytes %x %x … %x", list.bits[0], list.bits[1], list.bits[MinStatusList/8-1])
 	}
-	again, err := DecodeStatusList(list.Encode())
+	again, err := decodeStatusList(list.Encode())
 	if err != nil || !bytes.Equal(again.bits, list.bits) {
 		t.Errorf("does not go round: %v", err)
 	}

@@ -28,7 +28,7 @@ func (f *fence) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 	default:
-		if !f.lease.Leads() {
+		if !f.lease.leads() {
 			if r.Body != nil {
 				_ = r.Body.Close() // the contract of http.RoundTripper
 			}

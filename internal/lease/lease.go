@@ -147,8 +147,8 @@ func (l *Lease) Term() string {
 	return l.term.String()
 }
 
-// Leads reports whether the replica may regard itself as the leader. It sends no request.
-func (l *Lease) Leads() bool {
+// leads reports whether the replica may regard itself as the leader. It sends no request.
+func (l *Lease) leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term != nil && l.clock() < l.until

@@ -126,10 +126,10 @@ func TestFence(t *testing.T) {
 // term.
 func TestOneTerm(t *testing.T) {
 	l, _ := newLease()
-	if l.Term() != "" || l.Leads() {
+	if l.Term() != "" || l.leads() {
 		t.Fatal("leads before the election")
 	}
-	if err := hold(t, l, "me", 3); err != nil || l.Term() != "me/3" || !l.Leads() {
+	if err := hold(t, l, "me", 3); err != nil || l.Term() != "me/3" || !l.leads() {
 		t.Fatalf("elected: %v, term %q", err, l.Term())
 	}
 	if err := hold(t, l, "me", 5); !errors.Is(err, ErrNotLeading) {

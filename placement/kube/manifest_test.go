@@ -45,7 +45,7 @@ func TestManifest(t *testing.T) {
 
 // What a consumer may do in its namespace, Sluice may do there too.
 func TestRolesStayBelowTheCeiling(t *testing.T) {
-	for name, rules := range map[string][]rbacv1.PolicyRule{"edit": EditRules(), "view": ViewRules()} {
+	for name, rules := range map[string][]rbacv1.PolicyRule{"edit": editRules(), "view": viewRules()} {
 		t.Run(name, func(t *testing.T) {
 			for permission := range permissions(rules) {
 				if !permissions(TenantRules())[permission] {

@@ -32,7 +32,7 @@ func ConsumerRoles() []tenant.Object {
 	role := func(name string, rules []rbacv1.PolicyRule) tenant.Object {
 		return rbacv1ac.ClusterRole(v1alpha1.MemberRole(name)).WithRules(ApplyRules(rules)...)
 	}
-	return []tenant.Object{role("edit", EditRules()), role("view", ViewRules())}
+	return []tenant.Object{role("edit", editRules()), role("view", viewRules())}
 }
 
 // ApplyRules converts rules to their apply configuration.

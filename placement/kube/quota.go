@@ -97,7 +97,7 @@ var counted = []struct {
 	{"rolebindings.rbac.authorization.k8s.io", 1000, 0},
 	{"networkpolicies.networking.k8s.io", 100, 0}, // of Sluice's own: for isolation, components, links, hooks
 	{"ingresses.networking.k8s.io", 0, 0},
-	{"poddisruptionbudgets.policy", 0, 0}, // see EditRules
+	{"poddisruptionbudgets.policy", 0, 0}, // see editRules
 	// Of plans without devices; those of others are claimsBase, and 1 for each pod.
 	{"resourceclaims.resource.k8s.io", 0, 0},
 	{"resourceclaimtemplates.resource.k8s.io", 0, 0},

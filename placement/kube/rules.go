@@ -95,18 +95,18 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list", "patch"}}, // to remove finalizers
 	}
-	return append(own, EditRules()...)
+	return append(own, editRules()...)
 }
 
-// EditRules returns what a binding with the role edit may do: run workloads. It may not change who
+// editRules returns what a binding with the role edit may do: run workloads. It may not change who
 // may do what (RBAC, ServiceAccounts and their tokens), how much (quota and limits), with whom
 // to talk (NetworkPolicies; Ingresses and routes, because NetworkPolicies refuse traffic from
 // outside of the namespace, and a host belongs to one instance) or when a node may be drained. The
 // last means PodDisruptionBudgets: one that matches pods without a controller, or a pod that another
 // budget matches, blocks drains for ever, and no admission policy can detect that.
-func EditRules() []rbacv1.PolicyRule {
+func editRules() []rbacv1.PolicyRule {
 	readWrite := slices.Concat(read, write)
-	return append(ViewRules(),
+	return append(viewRules(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps", "persistentvolumeclaims", "pods", "secrets", "services"}, Verbs: readWrite},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/attach", "pods/exec", "pods/portforward"}, Verbs: []string{"get", "create"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
@@ -119,9 +119,9 @@ func EditRules() []rbacv1.PolicyRule {
 	)
 }
 
-// ViewRules returns what a binding with the role view may do: read everything but
+// viewRules returns what a binding with the role view may do: read everything but
 // Secrets.
-func ViewRules() []rbacv1.PolicyRule {
+func viewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{
 			"configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "pods/log",

@@ -42,7 +42,7 @@ const consumers = "namespaceObject.metadata.?labels['" + consts.RemoteClusterID 
 // Guards returns the admission policies of a cluster that sells over Liqo. account is the
 // namespace of Sluice's ServiceAccount there.
 func Guards(account string) []tenant.Object {
-	objects := SlicesPolicy()
+	objects := slicesPolicy()
 	objects = append(objects, ownWritesPolicy(account)...)
 	objects = append(objects, isolatedFirst(kube.Matching("", "v1", "pods", create), shadow("shadowpods", create))...)
 	objects = append(objects, AgreedGuard()...)

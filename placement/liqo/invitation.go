@@ -85,12 +85,12 @@ type Answer struct {
 	Network   v1alpha1.LiqoNetwork `json:"network"`
 	PublicKey []byte               `json:"publicKey"`
 	// Kubeconfig lets Sluice read the cluster (JoinedRules), and judge slices on a provider
-	// (JudgeRules) or request them for a consumer (AskRules).
+	// (judgeRules) or request them for a consumer (askRules).
 	Kubeconfig string `json:"kubeconfig"`
 	// Capacity that the owner of a provider's cluster sells; empty means that of its nodes, which
 	// Sluice may then read.
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
-	// Identity lets the inviting cluster request resources from a provider (PeerRules).
+	// Identity lets the inviting cluster request resources from a provider (peerRules).
 	Identity string `json:"identity,omitempty"`
 	// Handshake proves a consumer's key to the provider's Liqo.
 	Handshake *v1alpha1.LiqoHandshake `json:"handshake,omitempty"`
@@ -225,7 +225,7 @@ func joinedManifest(provides bool, reader string) kube.ManifestOptions {
 	}
 	if provides {
 		// Guards before powers.
-		o.Powers = append(Guards(kube.DefaultNamespace), rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...))
+		o.Powers = append(Guards(kube.DefaultNamespace), rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(peerRules())...))
 		o.Powers = append(o.Powers, isolationPowers(kube.DefaultNamespace)...)
 	}
 	return o
@@ -236,11 +236,11 @@ func joinedManifest(provides bool, reader string) kube.ManifestOptions {
 func inTenantNamespace(invitation *Invitation) []rbacv1.PolicyRule {
 	switch {
 	case invitation.Role == v1alpha1.SideProvider:
-		return append(NetworkRules(), JudgeRules()...)
+		return append(networkRules(), judgeRules()...)
 	case len(invitation.Nonce) > 0:
-		return append(NetworkRules(), AskRules()...)
+		return append(networkRules(), askRules()...)
 	}
-	return NetworkRules()
+	return networkRules()
 }
 
 // giveRights gives rights in the tenant namespace to Sluice's account.

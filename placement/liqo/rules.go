@@ -51,10 +51,10 @@ func TenantRules() []rbacv1.PolicyRule {
 	)
 }
 
-// PeerRules returns what a consumer's cluster may do in its tenant namespace on a provider: request
+// peerRules returns what a consumer's cluster may do in its tenant namespace on a provider: request
 // resources and namespaces. It is Liqo's liqo-remote-controlplane without the statuses, in
 // which the provider answers: with those, a consumer could accept its own slices.
-func PeerRules() []rbacv1.PolicyRule {
+func peerRules() []rbacv1.PolicyRule {
 	replicate := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{authGroup}, Resources: []string{"renews", "resourceslices"}, Verbs: replicate},
@@ -70,26 +70,26 @@ func JoinedRules(reader string) []rbacv1.PolicyRule {
 	}, kube.ReaderRules(reader)...)
 }
 
-// NetworkRules returns what Sluice may do in the one tenant namespace of a cluster that has joined:
+// networkRules returns what Sluice may do in the one tenant namespace of a cluster that has joined:
 // read whether its gateway is connected, and how it sees the other cluster's addresses.
-func NetworkRules() []rbacv1.PolicyRule {
+func networkRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{networkingGroup}, Resources: []string{"configurations", "connections"}, Verbs: []string{"get", "list"}},
 	}
 }
 
-// AskRules returns what Sluice may do there in addition if the cluster consumes: request slices,
+// askRules returns what Sluice may do there in addition if the cluster consumes: request slices,
 // delete their nodes, and store the identity for the cluster's requests.
-func AskRules() []rbacv1.PolicyRule {
+func askRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices", "identities"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{offloadingGroup}, Resources: []string{"virtualnodes"}, Verbs: []string{"get", "delete"}},
 	}
 }
 
-// JudgeRules returns what Sluice may do there in addition to NetworkRules if the cluster provides: judge
+// judgeRules returns what Sluice may do there in addition to networkRules if the cluster provides: judge
 // slices.
-func JudgeRules() []rbacv1.PolicyRule {
+func judgeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list"}},
 		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices/status"}, Verbs: []string{"update"}},
@@ -109,7 +109,7 @@ func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.Man
 	}
 	const reader = "sluice-liqo-reader"
 	o.Powers = append(kube.ConsumerRoles(),
-		rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...),
+		rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(peerRules())...),
 		rbacv1ac.Role(reader, liqoNamespace).WithRules(kube.ApplyRules([]rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}},
 			{APIGroups: []string{ipamGroup}, Resources: []string{"networks"}, Verbs: []string{"list"}},
@@ -125,11 +125,11 @@ func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.Man
 	return o
 }
 
-// SlicesPolicy denies ResourceSlices of other classes, which Liqo itself would accept in any
+// slicesPolicy denies ResourceSlices of other classes, which Liqo itself would accept in any
 // size, and denies everybody to change a slice's class. It denies consumers to write the
 // statuses: consumers that have proven their key to Liqo get a role of Liqo's that allows it. It
 // also limits how many namespaces a consumer's cluster has here (maxNamespaces).
-func SlicesPolicy() []tenant.Object {
+func slicesPolicy() []tenant.Object {
 	label := "'" + consts.ReplicationStatusLabel + "'"
 	replicated := func(o string) string {
 		return "(has(" + o + ".metadata.labels) && " + label + " in " + o + ".metadata.labels && " + o + ".metadata.labels[" + label + "] == 'true')"
