@@ -24,7 +24,7 @@ type Inventory struct {
 	store *memdb.MemDB
 	// books have the reservations on each cluster.
 	books map[string]book
-	// amounts that reservations have, by their text, see alike.
+	// amounts that reservations have, by their text, see shared.
 	amounts map[string]Resources
 	// columns numbers every resource that any cluster ever had; it only grows.
 	columns map[corev1.ResourceName]int

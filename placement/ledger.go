@@ -276,7 +276,7 @@ func (inv *Inventory) record(txn *memdb.Txn, h Holding) change {
 		}
 	}
 	for _, r := range now {
-		r.Resources = inv.alike(r.Resources)
+		r.Resources = inv.shared(r.Resources)
 		add(r, 1)
 		check(txn.Insert(tableReservation, r))
 	}
@@ -295,9 +295,9 @@ func (inv *Inventory) record(txn *memdb.Txn, h Holding) change {
 // mostAmounts is how many different amounts are remembered.
 const mostAmounts = 1 << 12
 
-// alike returns equal amounts that another reservation has, if there were some lately: many instances of a plan have the
+// shared returns equal amounts that another reservation has, if there were some lately: many instances of a plan have the
 // same. They must not be changed.
-func (inv *Inventory) alike(amounts Resources) Resources {
+func (inv *Inventory) shared(amounts Resources) Resources {
 	var key strings.Builder
 	for _, name := range amounts.names() {
 		fmt.Fprintf(&key, "%s=%d ", name, amounts[name])

@@ -83,8 +83,8 @@ func (d *Decision) MovesSince() metav1.Time {
 	return slices.MinFunc(at, func(a, b metav1.Time) int { return a.Compare(b.Time) })
 }
 
-// Moved notes that the decision is delivered: nothing is left to change.
-func (d *Decision) Moved() {
+// EndMove drops what the decision leaves, joins, carries and replaces. It is delivered, or is no move any more.
+func (d *Decision) EndMove() {
 	d.Leaving, d.Joining, d.Data = nil, nil, nil
 	for i := range d.Placements {
 		d.Placements[i].Replaced = nil

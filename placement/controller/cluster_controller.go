@@ -50,7 +50,7 @@ type clusterReconciler struct {
 func newClusterReconciler(hub client.Client, live client.Reader, o Options, recovered *recovery) *clusterReconciler {
 	return &clusterReconciler{
 		Options: o, hub: hub, journals: &journal.Journals{Client: hub, Live: live}, recovery: recovered, open: openClients(o.Connections, o.Brokers),
-		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, wakeNow: func(string) {}, news: news{lost: func(string) {}, ended: func(string) {}, moved: func(string) {}},
+		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, wakeNow: func(string) {}, news: news{lost: func(string) {}, ended: func(string) {}, progressed: func(string) {}},
 	}
 }
 

@@ -61,8 +61,8 @@ type news struct {
 	lost func(instance string)
 	// ended is called if a namespace is gone.
 	ended func(instance string)
-	// moved is called if the standing of an object has changed on which a workload's health depends.
-	moved func(instance string)
+	// progressed is called if the standing of an object has changed on which a workload's health depends.
+	progressed func(instance string)
 }
 
 // rewatch is the delay before a failed watch is tried again.
@@ -134,7 +134,7 @@ func (n news) of(event watch.Event, known map[types.UID]seen) {
 			tellOwner(event.Object, n.lost)
 		}
 		if before.standing != now.standing {
-			tellOwner(event.Object, n.moved)
+			tellOwner(event.Object, n.progressed)
 		}
 	case watch.Added: // whoever has created it has its status
 	default:

@@ -205,10 +205,10 @@ func (w *clusterWatch) worthWriting(before, now *v1alpha1.MemberClusterStatus, a
 	if !equality.Semantic.DeepEqual(before, quiet) || at.Sub(w.wrote) >= time.Minute {
 		return true
 	}
-	return moved(before.ForeignUse, now.ForeignUse, now.Allocatable)
+	return differs(before.ForeignUse, now.ForeignUse, now.Allocatable)
 }
 
-func moved(before, now, allocatable corev1.ResourceList) bool {
+func differs(before, now, allocatable corev1.ResourceList) bool {
 	was, is := placement.ResourcesOf(before), placement.ResourcesOf(now)
 	for name, all := range placement.ResourcesOf(allocatable) {
 		if difference := is[name] - was[name]; difference > all/100 || -difference > all/100 {

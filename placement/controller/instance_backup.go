@@ -71,7 +71,7 @@ func (r *instanceReconciler) nextCopy(s *scope) *v1alpha1.DataCopy {
 	if known := r.inventory.Snapshot().Cluster(cluster); known == nil || !known.Ready {
 		return nil
 	}
-	asked, copying := s.asked(), s.Status.Copying
+	asked, copying := s.restoreRequest(), s.Status.Copying
 	switch {
 	case asked != nil && asked.Cluster == cluster && (copying == nil || copying.Failure != ""): // never two hooks at once
 		return s.restoring(asked, cluster, cluster)
@@ -89,9 +89,9 @@ func (r *instanceReconciler) copyStep(ctx context.Context, s *scope) (result ctr
 		s.lookAgain(afterUpdate)
 		return ctrl.Result{}, true, nil
 	}
-	if why := s.restoreFailed(); why != "" {
+	if why := s.restoreFailure(); why != "" {
 		switch {
-		case s.asked() != nil: // it is restored elsewhere
+		case s.restoreRequest() != nil: // it is restored elsewhere
 			return ctrl.Result{}, true, nil
 		case !s.Status.IsFinished():
 			result, err = r.fail(ctx, s, why, &delivery.RefusedError{Reason: why, Consumer: "its data is being restored"})
@@ -161,9 +161,9 @@ func (r *instanceReconciler) refusesRestore(s *scope) string {
 	return ""
 }
 
-// asked returns the restore that an operator asks for and that has not ended; nil if there is none, and while
+// restoreRequest returns the restore that an operator asks for and that has not ended; nil if there is none, and while
 // an operation is in progress.
-func (s *scope) asked() *v1alpha1.RestoreRequest {
+func (s *scope) restoreRequest() *v1alpha1.RestoreRequest {
 	if !s.Status.IsFinished() {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (s *scope) asked() *v1alpha1.RestoreRequest {
 // restoredElsewhere returns the reason for which the instance leaves a cluster because an operator restores its
 // data on another one; "" if nobody does.
 func (s *scope) restoredElsewhere(cluster string) string {
-	asked := s.asked()
+	asked := s.restoreRequest()
 	if asked == nil || asked.Cluster == cluster || cluster == "" || cluster != s.Status.CarriesFrom() {
 		return ""
 	}
@@ -216,8 +216,8 @@ func (s *scope) expired() (ids []string) {
 	return ids
 }
 
-// restoreFailed returns why the workload is stopped with incomplete volumes; "" if it is not.
-func (s *scope) restoreFailed() string {
+// restoreFailure returns why the workload is stopped with incomplete volumes; "" if it is not.
+func (s *scope) restoreFailure() string {
 	c := s.Status.Copying
 	if c == nil || c.Failure == "" {
 		return ""
@@ -225,9 +225,9 @@ func (s *scope) restoreFailed() string {
 	return fmt.Sprintf("stopped, because backup %s could not be restored: %s; `sluice instance restore %s --from BACKUP` tries again", c.Backup, c.Failure, s.Name)
 }
 
-// copyOn returns the step for which the workload is stopped where its volumes are; nil if it is not stopped on
+// stoppedOn returns the step for which the workload is stopped where its volumes are; nil if it is not stopped on
 // that cluster.
-func (s *scope) copyOn(cluster string) *v1alpha1.DataCopy {
+func (s *scope) stoppedOn(cluster string) *v1alpha1.DataCopy {
 	if c := s.Status.Copying; c != nil && c.To == cluster && c.Step != v1alpha1.StepStart {
 		return c
 	}

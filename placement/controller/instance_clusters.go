@@ -63,7 +63,7 @@ func (r *instanceReconciler) one(ctx context.Context, s *scope, d delivery.Deliv
 	if err != nil {
 		return err
 	}
-	if stopped := s.copyOn(d.Placement.Cluster); stopped != nil && d.Workload != nil {
+	if stopped := s.stoppedOn(d.Placement.Cluster); stopped != nil && d.Workload != nil {
 		if r.target == nil {
 			return &delivery.PendingError{Step: s.sayCopying(), Detail: noTarget}
 		}

@@ -67,8 +67,8 @@ type instanceReconciler struct {
 	// observations hold when each instance is checked next.
 	observations sync.Map
 	applied      applied
-	// refusals hold when a move of each instance was refused last.
-	refusals sync.Map
+	// gaveUp holds when a move of each instance was given up last.
+	gaveUp sync.Map
 	// removing has the names of the instances whose removal has begun, see isRemoved.
 	removing sync.Map
 }
@@ -141,7 +141,7 @@ func (r *instanceReconciler) lookAfter(instance string, wait time.Duration) {
 // yieldTurn gives the instance's place among those that move, or its turn, to the next one,
 // unless it moves, copies data, or waits for its turn.
 func (r *instanceReconciler) yieldTurn(s *scope) {
-	busy := s.Status.IsMoving() || s.Status.Copying != nil && s.restoreFailed() == ""
+	busy := s.Status.IsMoving() || s.Status.Copying != nil && s.restoreFailure() == ""
 	if !s.queued && (!busy || !s.DeletionTimestamp.IsZero()) {
 		r.moves.end(s.Name)
 	}
@@ -213,7 +213,7 @@ func (r *instanceReconciler) forget(name string) {
 	r.written.Delete(name)
 	r.unsettled.Delete(name)
 	r.observations.Delete(name)
-	r.refusals.Delete(name)
+	r.gaveUp.Delete(name)
 	r.applied.forget(name)
 	r.removing.Delete(name)
 }

@@ -39,7 +39,7 @@ func (r *instanceReconciler) keepsData(s *scope, due []v1alpha1.Departure) strin
 	if r.target == nil {
 		return "its volumes cannot be backed up: " + noTarget
 	}
-	if s.asked() != nil {
+	if s.restoreRequest() != nil {
 		return ""
 	}
 	if b := s.Status.LastBackup(); b != nil && b.FailedAt != nil {
@@ -77,7 +77,7 @@ func (s *scope) carries(decided *v1alpha1.Decision) *v1alpha1.DataCopy {
 		}
 		return data
 	}
-	if asked := s.asked(); asked != nil {
+	if asked := s.restoreRequest(); asked != nil {
 		return s.restoring(asked, from, to)
 	}
 	return s.backingUp(from, to)
@@ -129,7 +129,7 @@ func (r *instanceReconciler) carry(ctx context.Context, s *scope) (ctrl.Result, 
 			})
 		}
 		// What a lost cluster has cannot be backed up any more, if an operator restores something older.
-		if is[*delivery.RefusedError](err) || data.Step == v1alpha1.StepBackup && allUnreachable(err) && s.asked() != nil {
+		if is[*delivery.RefusedError](err) || data.Step == v1alpha1.StepBackup && allUnreachable(err) && s.restoreRequest() != nil {
 			return r.giveUp(ctx, s, err)
 		}
 		if err != nil {

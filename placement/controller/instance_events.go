@@ -18,12 +18,12 @@ import (
 // Each transition of an instance is an event in its status, written with the transition itself. Once it is
 // written, it is counted, and a line of the log (journal.Recorder).
 
-// write is the kind of a write of an instance's status.
-type write int
+// writeKind is the kind of a write of an instance's status.
+type writeKind int
 
 const (
-	writeProgress write = iota // all that the other ones are not
-	writePlaced                // a decision
+	writeProgress writeKind = iota // all that the other ones are not
+	writePlaced                    // a decision
 	writeDelivered
 	writeFailure
 	writeLate // the platform learns that a deprovision failed, which goes on
@@ -49,7 +49,7 @@ func (s *scope) recordOrdered() {
 }
 
 // recordTransition adds the event of a write at a time, if it is of interest.
-func (r *instanceReconciler) recordTransition(s *scope, what write, at time.Time) {
+func (r *instanceReconciler) recordTransition(s *scope, what writeKind, at time.Time) {
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case what == writePlaced:

@@ -27,7 +27,7 @@ func TestTransitionsAreLogged(t *testing.T) {
 	onUS := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{Cluster: "us"}}, Leaving: []v1alpha1.Departure{{Cluster: "eu", Reason: "it is drained", At: metav1.NewTime(now.Add(-time.Second))}}}
 	for _, row := range []struct {
 		name   string
-		write  write
+		write  writeKind
 		change func(*scope)
 		want   []string // in the line; none if nothing is logged
 	}{

@@ -89,7 +89,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 
 // writeUndone makes the delivered decision the current one again, writes that with what record records, and releases what
 // the other decision had reserved.
-func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope, what write, record func()) error {
+func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope, what writeKind, record func()) error {
 	s.restore()
 	record()
 	if err := r.write(ctx, s, what); err != nil {

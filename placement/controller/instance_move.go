@@ -109,8 +109,8 @@ const afterRefusal = 15 * time.Second
 
 // rests reports whether a move was refused so recently that no other one begins, unless an operator restores a backup elsewhere.
 func (r *instanceReconciler) rests(s *scope) bool {
-	refused, ok := r.refusals.Load(s.Name)
-	if !ok || !s.Status.IsFinished() || s.Status.IsMoving() || s.asked() != nil {
+	refused, ok := r.gaveUp.Load(s.Name)
+	if !ok || !s.Status.IsFinished() || s.Status.IsMoving() || s.restoreRequest() != nil {
 		return false
 	}
 	wait := refused.(time.Time).Add(afterRefusal).Sub(s.now)
@@ -201,8 +201,8 @@ func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool
 	}), nil
 }
 
-// stay drops the request to leave clusters that the instance is not on, or cannot leave.
-func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
+// dropLeaveRequest drops the request to leave clusters that the instance is not on, or cannot leave.
+func (r *instanceReconciler) dropLeaveRequest(ctx context.Context, s *scope) error {
 	err := r.patch(ctx, s, func(i *v1alpha1.ServiceInstance) {
 		delete(i.Annotations, v1alpha1.AnnotationLeave)
 		delete(i.Annotations, v1alpha1.AnnotationMoveTo)
@@ -285,8 +285,8 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 		return ctrl.Result{}, err
 	}
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
-	r.refusals.Store(s.Name, s.now)
-	if _, err := r.clean(ctx, s); err != nil {
+	r.gaveUp.Store(s.Name, s.now)
+	if _, err := r.clean(ctx, s); err != nil { // the result ends the pass, and with it the phases after this one
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: afterRefusal}, nil

@@ -81,9 +81,9 @@ const afterLoss = 250 * time.Millisecond
 // together.
 const afterNews = 50 * time.Millisecond
 
-// moved triggers a pass over an instance whose workload has come further on a cluster. The pass does
+// progressed triggers a pass over an instance whose workload has come further on a cluster. The pass does
 // something only if an operation waits for it, which a removal does not.
-func (r *instanceReconciler) moved(instance string) {
+func (r *instanceReconciler) progressed(instance string) {
 	if !r.isRemoved(instance) {
 		r.lookAfter(instance, afterNews)
 	}

@@ -119,7 +119,7 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 // settled removes the traces of a move that is not needed any more.
 func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alpha1.Departure) (ctrl.Result, error) {
 	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && len(due) == 0 && !s.Status.IsMoving() {
-		if err := r.stay(ctx, s); err != nil {
+		if err := r.dropLeaveRequest(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -212,7 +212,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		s.recordSaid()
 		s.recordGrown(s.Status.Decision)
 	}
-	if moved, result, wrong := r.elsewhere(ctx, s, err); moved {
+	if decided, result, wrong := r.elsewhere(ctx, s, err); decided {
 		if wrong != nil || !result.IsZero() {
 			return result, wrong
 		}

@@ -28,7 +28,7 @@ const orderPatience = 30 * time.Second
 
 // elsewhere decides anew about an order that a broker did not carry out, without that broker. It returns false
 // if there is no error, if the instance was there before, if the error may pass soon, or if no other candidate takes it now.
-func (r *instanceReconciler) elsewhere(ctx context.Context, s *scope, why error) (moved bool, result ctrl.Result, err error) {
+func (r *instanceReconciler) elsewhere(ctx context.Context, s *scope, why error) (decided bool, result ctrl.Result, err error) {
 	at := s.orderedAt()
 	if why == nil || at == nil || allPending(why) {
 		return false, ctrl.Result{}, nil

@@ -63,7 +63,7 @@ func TestOnlyTheEndOfANamespaceIsNewsOfARemoval(t *testing.T) {
 	var looks []time.Duration
 	note := func(_ string, wait time.Duration) { looks = append(looks, wait) }
 	w.reconciler.after.Store(&note)
-	of := news{lost: w.reconciler.lost, ended: w.reconciler.ended, moved: w.reconciler.moved}
+	of := news{lost: w.reconciler.lost, ended: w.reconciler.ended, progressed: w.reconciler.progressed}
 	object := func(kind, namespace, ready string) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
 		o.SetUID(types.UID(kind))

@@ -75,7 +75,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		named := slices.Collect(maps.Keys(placement.Ledger(&s.Status)))
 		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
 	}
-	if asked := s.asked(); asked != nil && asked.Cluster != v1alpha1.ElsewhereCluster && s.restoredElsewhere(s.Status.CarriesFrom()) != "" {
+	if asked := s.restoreRequest(); asked != nil && asked.Cluster != v1alpha1.ElsewhereCluster && s.restoredElsewhere(s.Status.CarriesFrom()) != "" {
 		if request.Selector, err = placement.OnlyClusters(request.Selector, asked.Cluster); err != nil {
 			return placement.Request{}, fmt.Errorf("restore on %s: %w", asked.Cluster, err)
 		}

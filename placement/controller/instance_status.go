@@ -185,7 +185,7 @@ func (s *scope) recordDelivered() {
 		s.recordCopied("")
 	}
 	s.recordMoveOver()
-	s.Status.Decision.Moved()
+	s.Status.Decision.EndMove()
 	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
 	if !s.Status.IsFinished() {
 		s.succeed()
@@ -258,7 +258,7 @@ func (s *scope) recordObservation(wrong error) (news bool) {
 // recordUsable records that the delivered decision is in force.
 func (s *scope) recordUsable() (news bool) {
 	if s.Status.Copying != nil {
-		return s.recordStopped(cmp.Or(s.restoreFailed(), s.sayCopying()))
+		return s.recordStopped(cmp.Or(s.restoreFailure(), s.sayCopying()))
 	}
 	d := s.Status.DeliveredDecision()
 	where := "on " + where(d)
@@ -334,6 +334,6 @@ func (s *scope) recordContext() {
 
 // recordAbandoned ends the operation with a failure, although its effects are not undone yet.
 func (s *scope) recordAbandoned(why string) {
-	s.Status.Decision.Moved() // it is not a move any more, but has to be undone
+	s.Status.Decision.EndMove() // it is not a move any more, but has to be undone
 	s.recordFailure(why)
 }

@@ -135,7 +135,7 @@ func (s *scope) recordCopyFailed(why string) {
 	case v1alpha1.StepRestore:
 		s.recordRestored(c, why)
 		s.Status.Copying.Failure = v1alpha1.Cut(why, longestFailure)
-		s.recordStopped(s.restoreFailed())
+		s.recordStopped(s.restoreFailure())
 	default:
 		if c.Request != "" {
 			s.recordRestored(c, why)

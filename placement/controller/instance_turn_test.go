@@ -116,7 +116,7 @@ func TestStayingDoesNotHideWhatHasChangedMeanwhile(t *testing.T) {
 	w.must(w.hub.Update(t.Context(), instance))
 	s := &scope{ServiceInstance: w.instance("si-a"), now: w.clock.Now()}
 	w.update("si-a", func(state *v1alpha1.InstanceState) { state.PlanID = "plan-4" })
-	if err := w.reconciler.stay(t.Context(), s); !apierrors.IsConflict(err) {
+	if err := w.reconciler.dropLeaveRequest(t.Context(), s); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict with the update that came between", err)
 	}
 }

@@ -52,7 +52,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	}
 	if s.isAsked(due) {
 		r.reserve(s) // the instance no longer waits
-		return ctrl.Result{}, r.stay(ctx, s)
+		return ctrl.Result{}, r.dropLeaveRequest(ctx, s)
 	}
 	due = slices.Concat(due, s.Status.DeliveredDecision().Displaced)
 	if len(due) == 0 {

@@ -18,7 +18,7 @@ import (
 // unknown, its reservations stay until a live read shows the result.
 //
 // Step 5 of a provision (docs/architecture.md).
-func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) error {
+func (r *instanceReconciler) write(ctx context.Context, s *scope, what writeKind) error {
 	read := s.ResourceVersion
 	now := r.clock.Now() // a delivery ends some time after the begin of its pass
 	r.recordTransition(s, what, now)

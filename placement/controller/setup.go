@@ -162,7 +162,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: workers}, reports: &member.Places{Most: reportsAtOnce}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises,
 	}
 	instances.failed = clusters.orderFailed
-	clusters.news = news{lost: instances.lost, ended: instances.ended, moved: instances.moved}
+	clusters.news = news{lost: instances.lost, ended: instances.ended, progressed: instances.progressed}
 	instances.bindings = []client.Reader{mgr.GetClient()}
 	if !alone {
 		instances.bindings = append(instances.bindings, mgr.GetAPIReader())
