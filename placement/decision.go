@@ -97,8 +97,7 @@ type UnplaceableError struct {
 	Denied bool
 }
 
-// Error is one sentence for operators, with clusters and numbers; forConsumer has none of
-// these.
+// Error is one sentence for operators, with clusters and numbers; ForConsumer returns one without these.
 func (e *UnplaceableError) Error() string {
 	var b strings.Builder
 	switch {

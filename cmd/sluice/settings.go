@@ -66,7 +66,7 @@ func bindSettings(root *cobra.Command) {
 	completeWith(root, s)
 }
 
-// completeWith has the arguments of all commands completed with settings.
+// completeWith makes the completion of all commands' arguments use settings.
 func completeWith(cmd *cobra.Command, s *settings) {
 	if complete := cmd.ValidArgsFunction; complete != nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {

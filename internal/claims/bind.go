@@ -28,7 +28,7 @@ func (b *bindingPass) begin(ctx context.Context, want *wantedBinding, predecesso
 	return b.save(ctx)
 }
 
-// proceed goes on with the next binding. again tells that it may have been asked for before.
+// proceed goes on with the next binding. again reports whether it may have been asked for before.
 func (b *bindingPass) proceed(ctx context.Context, want *wantedBinding, secret *corev1.Secret, again bool) (*problem, error) {
 	bound, wait, err := b.ask(ctx, want)
 	if err != nil {

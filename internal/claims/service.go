@@ -195,7 +195,7 @@ func (s *servicePass) undoing(wrong *problem) *problem {
 	return wrong
 }
 
-// send asks for the operation in the status. again tells that it may have been asked for before.
+// send asks for the operation in the status. again reports whether it may have been asked for before.
 func (s *servicePass) send(ctx context.Context, want *wanted, again bool) (*problem, error) {
 	status, broker, place := &s.claim.Status, s.Broker(), s.context(s.claim)
 	operation, id := status.Operation, string(s.claim.UID)
@@ -279,7 +279,7 @@ func (s *servicePass) failed(ctx context.Context, err error, want *wanted, again
 	return s.end(failure, verdict == undo || again), nil
 }
 
-// end ends an operation that failed and leaves nothing behind. unknown tells that the broker may have done it all the same.
+// end ends an operation that failed and leaves nothing behind. unknown reports whether the broker may have done it all the same.
 func (s *servicePass) end(failure *claimsv1.Failure, unknown bool) *problem {
 	status := &s.claim.Status
 	if status.Instance != nil && unknown {

@@ -25,10 +25,10 @@ import (
 // instanceReconciler carries out the platforms' requests for their instances. It runs only on
 // one replica, the leader. Several workers may run at once, on different instances.
 //
-// instance_phases.go, instance_left.go and instance_removal.go hold the phases, instance_scope.go what a pass knows of
-// the instance, instance_request.go the request for placement, instance_failure.go the handling of a
-// permanent failure, instance_status.go and its neighbours all writes of the status, leadership.go the treatment of
-// another leader's decisions.
+// instance_phases.go, instance_left.go and instance_removal.go hold the usual phases; the others are in instance_hidden.go,
+// instance_backup.go, instance_failure.go and instance_adopt.go. instance_scope.go holds what a pass knows of the instance,
+// instance_request.go the request for placement, instance_status.go and its neighbours all writes of the status, leadership.go
+// the treatment of another leader's decisions.
 type instanceReconciler struct {
 	hub  client.Client // reads from the cache, writes to the hub
 	live client.Reader

@@ -128,7 +128,7 @@ const (
 	observeEvery = 5 * time.Minute
 )
 
-// SetupWithManager registers the controllers of MemberClusters and ServiceInstances,
+// SetupWithManager registers the controllers of MemberClusters, PlacementPolicies and ServiceInstances,
 // which run on the leader only, their metrics, and the cache's index of
 // ServiceBindings by v1alpha1.FieldInstanceName, for all that read from the cache.
 func SetupWithManager(mgr ctrl.Manager, options Options) error {
