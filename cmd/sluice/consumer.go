@@ -275,7 +275,7 @@ func (c *consumer) await(what string, p patience, accepted osbclient.Accepted, p
 		case <-time.After(cmp.Or(asked, pause)):
 		}
 		pause = min(pause*3/2, lastPoll)
-		polled, err := poll(ctx)
+		polled, err := osbclient.Polled(poll(ctx))
 		if answer := (*osbclient.Error)(nil); errors.As(err, &answer) && (answer.Repeatable() || ctx.Err() != nil) {
 			asked = answer.RetryAfter
 			continue

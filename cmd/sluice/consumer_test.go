@@ -180,6 +180,29 @@ func TestConsumerWaits(t *testing.T) {
 	}
 }
 
+// TestConsumerAsksAgain: an answer to a poll that OSB does not know ends nothing (2.17, "Polling Last Operation").
+func TestConsumerAsksAgain(t *testing.T) {
+	s := openShop(t, &suitetest.Broker{})
+	polls := 0
+	s.set(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "last_operation") {
+			return false
+		}
+		switch polls++; polls {
+		case 1:
+			w.WriteHeader(http.StatusInternalServerError)
+		case 2:
+			_, _ = w.Write([]byte("nonsense"))
+		default:
+			return false
+		}
+		return true
+	})
+	if _, told, err := s.run("order", "db", "name-of-service", "small"); err != nil || !strings.Contains(told, "500 Internal Server Error") || !strings.Contains(told, "not OSB") {
+		t.Errorf("after %d polls: %v; it told:\n%s", polls, err, told)
+	}
+}
+
 // TestConsumerParameters: a value is JSON or text, and text where the schema says so.
 func TestConsumerParameters(t *testing.T) {
 	const schema = `{"type": "object", "required": ["version"], "properties": {
