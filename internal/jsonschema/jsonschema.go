@@ -23,7 +23,9 @@ func Decode(document []byte) (any, error) {
 	return jsonschema.UnmarshalJSON(bytes.NewReader(document))
 }
 
-// Compile compiles a schema. References that leave the document are refused.
+// Compile compiles a schema. It refuses references that leave the document. It refuses schemas by which one part of a value
+// would be checked against more than 5000 schemas, counted each time that references lead to them: a few references that
+// fork can make the check of an empty object endless.
 func Compile(document []byte) (*Schema, error) {
 	parsed, err := Decode(document)
 	if err != nil {
@@ -41,6 +43,9 @@ func Compile(document []byte) (*Schema, error) {
 	compiled, err := compiler.Compile(name)
 	if err != nil {
 		return nil, fmt.Errorf("not a JSON Schema: %w", err)
+	}
+	if err := checkWork(compiled); err != nil {
+		return nil, err
 	}
 	return &Schema{compiled}, nil
 }
@@ -87,6 +92,26 @@ type Violation struct {
 	Message string
 	// Unknown reports that the schema allows nothing at Path.
 	Unknown bool
+}
+
+// isIn reports whether the wrong part is a property of the whole value, or inside of it.
+func (v *Violation) isIn(property string) bool {
+	at := Pointer(property)
+	return v.Path == at || strings.HasPrefix(v.Path, at+"/")
+}
+
+// ValidateBeside is Validate for an object that has kept some of its properties. It removes those of them that do not match
+// the schema, and returns the first violation of the rest.
+func (s *Schema) ValidateBeside(object map[string]any, kept []string) *Violation {
+	for {
+		violation := s.Validate(object)
+		at := slices.IndexFunc(kept, func(name string) bool { return violation != nil && violation.isIn(name) })
+		if at < 0 {
+			return violation
+		}
+		delete(object, kept[at])
+		kept = slices.Delete(slices.Clone(kept), at, at+1)
+	}
 }
 
 // Validate returns the first specific violation; nil if the value matches the schema.

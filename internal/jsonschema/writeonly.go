@@ -19,9 +19,6 @@ type WriteOnly struct {
 	left int
 }
 
-// mostSchemas is the number of schemas of a document that are looked at. References can make more of few.
-const mostSchemas = 100_000
-
 // NewWriteOnly returns a search in the schema to which references within its parts refer.
 func NewWriteOnly(root any) *WriteOnly {
 	w := &WriteOnly{resources: []any{root}, anchors: map[string][]any{}, left: mostSchemas}

@@ -18,6 +18,11 @@ func TestWriteOnlyIsRecorded(t *testing.T) {
 			"key": {"type": "string", "writeOnly": true}, "login": {"type": "object", "properties": {"password": {"type": "string", "writeOnly": true}}}}}`)}
 	}
 	long := func(length int) string { return `"description": "` + strings.Repeat("x", length) + `",` }
+	forks := strings.Builder{}
+	for i := range 40 {
+		fmt.Fprintf(&forks, `"a%d": {"allOf": [{"$ref": "#/a%d"}, {"$ref": "#/a%d"}]}, `, i, i+1, i+1)
+	}
+	forks.WriteString(`"a40": {}, "allOf": [{"$ref": "#/a0"}],`)
 	plan := func(name string, create osbclient.Parameters) osbclient.Plan {
 		p := osbclient.Plan{Name: name}
 		p.Schemas.Instance.Create = create
@@ -31,6 +36,7 @@ func TestWriteOnlyIsRecorded(t *testing.T) {
 		"as it is":                         {schema(""), 1, map[string]bool{"db/0": true}},
 		"too long":                         {schema(long(65_000)), 1, map[string]bool{"db/0": false}},
 		"refers to another document":       {schema(`"allOf": [{"$ref": "https://example.org/schema"}],`), 1, map[string]bool{"db/0": false}},
+		"checked for ever":                 {schema(forks.String()), 1, map[string]bool{"db/0": false}},
 		"of no draft":                      {schema(`"$schema": "https://example.org/schema",`), 1, map[string]bool{"db/0": false}},
 		"the last ones of too many, great": {schema(long(60_000)), 6, map[string]bool{"db/0": true, "db/3": true, "db/4": false, "db/5": false}},
 	} {
