@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -31,8 +32,9 @@ type Limits struct {
 	Object bool
 	// KnownMembers refuses object members that the Go type has no field for.
 	KnownMembers bool
-	// Float64 refuses numbers that are too large for a float64, wherever they are: the hub
-	// cannot store them.
+	// Float64 refuses numbers that are too large or too small for a float64, wherever they are: the
+	// hub cannot store them. It also refuses exponents beyond ±1000, with which a short number takes
+	// long to compute with.
 	Float64 bool
 }
 
@@ -90,8 +92,8 @@ func check(document []byte, limits Limits) error {
 			return syntaxError(err, len(document))
 		}
 		if limits.Float64 && token.Kind() == '0' {
-			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
-				return &Error{Kind: Type, Path: pointer(decoder.StackPointer()), Offset: decoder.InputOffset(), Msg: "the number is out of range"}
+			if wrong := float64Range(token.String()); wrong != "" {
+				return &Error{Kind: Type, Path: pointer(decoder.StackPointer()), Offset: decoder.InputOffset(), Msg: wrong}
 			}
 		}
 		switch depth := decoder.StackDepth(); {
@@ -104,6 +106,27 @@ func check(document []byte, limits Limits) error {
 			return checkEnd(decoder)
 		}
 	}
+}
+
+// mostExponent is the greatest exponent, positive or negative, that Limits.Float64 allows.
+const mostExponent = 1000
+
+// float64Range returns the reason why Limits.Float64 refuses a number, or "".
+func float64Range(number string) string {
+	digits, exponent, isScientific := strings.Cut(strings.ToLower(number), "e")
+	if isScientific {
+		if e, err := strconv.Atoi(exponent); err != nil || e > mostExponent || e < -mostExponent {
+			return "the number's exponent is out of range"
+		}
+	}
+	value, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil:
+		return "the number is out of range"
+	case value == 0 && strings.ContainsAny(digits, "123456789"):
+		return "the number is too close to zero"
+	}
+	return ""
 }
 
 // checkEnd refuses anything but white space after the top-level value.

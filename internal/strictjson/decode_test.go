@@ -68,6 +68,12 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a string for an object", `{"size":"a"}`, Limits{}, `wrong type of value at "/size": want an object, got a string`, Type},
 		{"a number in an array of strings", `{"tags":["a",7]}`, Limits{}, `wrong type of value at "/tags/1": want a string, got a number`, Type},
 		{"a number out of range", `{"count":128}`, Limits{}, `wrong type of value at "/count": the number is out of range`, Type},
+		{"a number that no float64 reaches", `{"any":[1e400]}`, Limits{Float64: true}, `wrong type of value at "/any/0": the number is out of range`, Type},
+		{"a number too close to zero", `{"any":{"a":1e-400}}`, Limits{Float64: true}, `wrong type of value at "/any/a": the number is too close to zero`, Type},
+		{"a long fraction", `{"any":-0.` + strings.Repeat("0", 400) + `1}`, Limits{Float64: true}, `wrong type of value at "/any": the number is too close to zero`, Type},
+		{"a great negative exponent", `{"any":1e-2000000}`, Limits{Float64: true}, `wrong type of value at "/any": the number's exponent is out of range`, Type},
+		{"an exponent of many digits", `{"any":0E99999999999999999999}`, Limits{Float64: true}, `wrong type of value at "/any": the number's exponent is out of range`, Type},
+		{"digits that make up for the exponent", `{"any":0.` + strings.Repeat("0", 2000) + `1e2001}`, Limits{Float64: true}, `wrong type of value at "/any": the number's exponent is out of range`, Type},
 		{"a fraction for an integer", `{"count":1.5}`, Limits{}, `wrong type of value at "/count": the value is not valid`, Type},
 		{"a string that is not Base64", `{"blob":"s3cret!"}`, Limits{}, `wrong type of value at "/blob": the value is not valid`, Type},
 		{"an unknown member", `{"size":{"W":1,"h":2}}`, Limits{KnownMembers: true}, `unknown member at "/size/h": no such member is known here`, Unknown},
@@ -101,6 +107,7 @@ func TestDecodeAccepts(t *testing.T) {
 		{"null as absent", `{"id":null,"size":null}`, Limits{}, order{}},
 		{"raw JSON byte for byte", `{"raw":{"n": 1.000000000000000000001e400 }}`, Limits{}, order{Raw: json.RawMessage(`{"n": 1.000000000000000000001e400 }`)}},
 		{"all digits of a number in an interface", `{"any":{"n":[9007199254740993]}}`, Limits{}, order{Any: map[string]any{"n": []any{json.Number("9007199254740993")}}}},
+		{"numbers that a float64 holds", `{"any":[0,-0.0,0e5,5e-324,1.7e308,1E+2]}`, Limits{Float64: true}, order{Any: []any{json.Number("0"), json.Number("-0.0"), json.Number("0e5"), json.Number("5e-324"), json.Number("1.7e308"), json.Number("1E+2")}}},
 		{"one name in sibling objects", `{"any":[{"a":"1"},{"a":"2"}]}`, Limits{}, order{Any: []any{map[string]any{"a": "1"}, map[string]any{"a": "2"}}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
