@@ -75,9 +75,7 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	if request.ServiceID != i.Spec.ServiceID && !(rotation && request.ServiceID == "") {
 		return nil, nil, nil, badRequest("service_id: is not the service offering of the instance.")
 	}
-	if err := s.hint(c, i.Spec.ServiceID, request.PlanID, i.StateInForce().PlanID); err != nil {
-		return nil, nil, nil, err
-	}
+	c.hint(request.PlanID, i.StateInForce().PlanID)
 	operation := instanceOperation(i)
 	switch {
 	case i.DeletionTimestamp == nil && i.Status.Delivered == nil && operation.State == v1alpha1.StateFailed:
@@ -157,9 +155,10 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	if b.DeletionTimestamp != nil {
 		return nil, errConcurrency
 	}
-	if !isSameBinding(b, request) || s.hint(c, b.Spec.ServiceID, request.PlanID, b.Spec.PlanID) != nil {
+	if !isSameBinding(b, request) {
 		return nil, errBindingConflict
 	}
+	c.hint(request.PlanID, b.Spec.PlanID)
 	if bindingOperation(b).State != v1alpha1.StateFailed {
 		return s.finishBind(c, b, async, false)
 	}

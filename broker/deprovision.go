@@ -27,9 +27,7 @@ func (s *server) deprovision(c *call) (*reply, error) {
 	case i.Spec.ServiceID != serviceID:
 		return nil, badRequest("service_id: is not the service offering of the instance.")
 	}
-	if err := s.hint(c, serviceID, planID, i.StateInForce().PlanID); err != nil {
-		return nil, err
-	}
+	c.hint(planID, i.StateInForce().PlanID)
 	if !async {
 		return nil, errAsyncRequired
 	}

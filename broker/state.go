@@ -48,18 +48,13 @@ func operationInHand(meta *metav1.ObjectMeta, reported *v1alpha1.Operation, pend
 
 func inProgress(o v1alpha1.Operation) bool { return o.State == v1alpha1.StateInProgress }
 
-// hint checks the plan_id of a request about an instance or binding that exists. OSB 2.17
-// calls plan_id a hint: a platform that missed the end of an update sends the old plan, and
-// the actual plan is used. hint refuses only plans that the service offering does not have.
-func (s *server) hint(c *call, serviceID, sent, actual string) error {
-	if sent == "" || sent == actual {
-		return nil
+// hint notes that the plan_id of a request about an instance or binding is another plan than it has. OSB 2.17
+// ("Deprovisioning") calls plan_id a hint: a platform that missed the end of an update sends the old plan, which the
+// service offering may not have any more, and the actual plan is used.
+func (c *call) hint(sent, actual string) {
+	if sent != "" && sent != actual {
+		c.note = "plan_id was another plan than the stored one"
 	}
-	if _, err := s.Catalog.Snapshot().Plan(serviceID, sent); err != nil {
-		return badRequest("plan_id: is no plan of the service offering.")
-	}
-	c.note = "plan_id was another plan than the stored one"
-	return nil
 }
 
 // isExpired reports whether a binding's credentials have stopped working.

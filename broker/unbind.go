@@ -30,9 +30,7 @@ func (s *server) unbind(c *call) (*reply, error) {
 	case b.Spec.ServiceID != serviceID:
 		return nil, badRequest("service_id: is not the service offering of the binding.")
 	}
-	if err := s.hint(c, serviceID, planID, b.Spec.PlanID); err != nil {
-		return nil, err
-	}
+	c.hint(planID, b.Spec.PlanID)
 	c.due = time.Now().Add(s.BindTimeout)
 	if b.DeletionTimestamp == nil {
 		if err := s.delete(c, b); err != nil {
