@@ -163,16 +163,21 @@ func (c *Controller) record(ctx context.Context, offering *v1alpha1.ServiceOffer
 	return c.writeStatus(ctx, offering, before, status, reason, message)
 }
 
-// retire removes the finalizer of a deleted offering once no instance uses it.
+// retire removes the finalizer of a deleted offering once no instance uses it. One that was never accepted has none, although
+// those of another offering may have its id.
 func (c *Controller) retire(ctx context.Context, offering *v1alpha1.ServiceOffering, uses func() (Uses, error)) error {
 	if !controllerutil.ContainsFinalizer(offering, v1alpha1.Finalizer) {
 		return nil
 	}
-	counts, err := uses()
-	if err != nil {
-		return err
+	var used map[string]int
+	if offering.Status.Accepted != nil {
+		counts, err := uses()
+		if err != nil {
+			return err
+		}
+		used = counts[offering.Spec.ID]
 	}
-	if used := counts[offering.Spec.ID]; len(used) > 0 {
+	if len(used) > 0 {
 		message := "deleted, but still in use; new instances are refused: " + describe(offering, used)
 		return c.writeStatus(ctx, offering, offering.Status.DeepCopy(), metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
 	}

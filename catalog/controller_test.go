@@ -221,6 +221,52 @@ func TestAnInstanceThatChangesPlanFreesTheOldOne(t *testing.T) {
 	r.eventually("the catalog to follow", func() bool { return !r.sells("a-id", "a-large") })
 }
 
+// An offering that was never accepted goes at once, although instances of another one have its id.
+func TestARefusedOfferingCanBeDeleted(t *testing.T) {
+	r := run(t)
+	a := offering("a")
+	r.create(&a)
+	r.judged("a", "Ready")
+	instance := &v1alpha1.ServiceInstance{}
+	instance.Name = "si-test"
+	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-large"}}
+	r.create(instance)
+	b := offering("b", func(o *v1alpha1.ServiceOffering) { o.Spec.ID = "a-id" })
+	r.create(&b)
+	r.judged("b", ReasonConflict)
+	if err := r.hub.Delete(t.Context(), r.get("b")); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the refused offering to go", func() bool { return r.get("b") == nil })
+	if !r.sells("a-id", "a-small") {
+		t.Error("the other offering is not sold any more")
+	}
+}
+
+// TestTheFeedFollowsWhatSelectorsMatch: what is learnt of a cluster after it was registered counts, if selectors match it.
+func TestTheFeedFollowsWhatSelectorsMatch(t *testing.T) {
+	r := run(t)
+	o := offering("a", func(o *v1alpha1.ServiceOffering) {
+		o.Spec.Plans[0].Resources.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelArchStable: "arm64"}}
+	})
+	r.create(&o)
+	r.judged("a", v1alpha1.ReasonReady)
+	cluster := proven("rhein", "DE", "")
+	cluster.Status = v1alpha1.MemberClusterStatus{}
+	cluster.Spec.Access.SealedKubeconfig = []byte("sealed")
+	r.create(&cluster)
+	providers := func() []string {
+		if places := r.catalog.Snapshot().Places("a-small"); places != nil {
+			return places.Providers
+		}
+		return nil
+	}
+	r.eventually("the cluster to be known", func() bool { return r.catalog.Snapshot().Places("a-small") != nil })
+	cluster.Status.Architectures = []string{"arm64"}
+	r.writeStatus(&cluster)
+	r.eventually("the places to follow", func() bool { return len(providers()) == 1 })
+}
+
 // TestFactsJoinTheCatalog: facts about a cluster are served as soon as they are proven, and
 // not after they lapse.
 func TestFactsJoinTheCatalog(t *testing.T) {

@@ -3,10 +3,10 @@ package catalog
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +45,7 @@ func (f *Feed) Start(ctx context.Context) error {
 	}
 	defer stop()
 	clustersRead, stop, err := f.follow(ctx, &v1alpha1.MemberCluster{}, notify, func(before, now any) bool {
-		return isSoldAlike(before.(*v1alpha1.MemberCluster), now.(*v1alpha1.MemberCluster))
+		return equality.Semantic.DeepEqual(readOf(before.(*v1alpha1.MemberCluster)), readOf(now.(*v1alpha1.MemberCluster)))
 	})
 	if err != nil {
 		return fmt.Errorf("watch member clusters: %w", err)
@@ -109,37 +109,33 @@ func (f *Feed) follow(ctx context.Context, kind client.Object, notify func(), al
 	return informer.HasSynced, func() { _ = informer.RemoveEventHandler(registration) }, nil
 }
 
-// isSoldAlike reports whether two states of a cluster give the same facts and schemas. A
-// cluster's status changes with every probe.
-func isSoldAlike(before, now *v1alpha1.MemberCluster) bool {
-	return before.Generation == now.Generation && maps.Equal(before.Labels, now.Labels) &&
-		admitted(before) == admitted(now) && equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims) &&
-		equality.Semantic.DeepEqual(before.Status.Classes, now.Status.Classes) && offersAlike(before.Status.Broker, now.Status.Broker)
-}
-
-// offersAlike reports whether two states of a broker pass on the same.
-func offersAlike(before, now *v1alpha1.UpstreamBrokerStatus) bool {
-	if before == nil || now == nil {
-		return before == now
+// readOf returns the parts of a cluster from which the catalog is built. A cluster's status changes with every probe.
+func readOf(c *v1alpha1.MemberCluster) (read v1alpha1.MemberCluster) {
+	read.Name, read.DeletionTimestamp, read.Labels, read.Spec = c.Name, c.DeletionTimestamp, c.Labels, c.Spec
+	read.Status.Architectures, read.Status.OperatingSystems = c.Status.Architectures, c.Status.OperatingSystems
+	read.Status.Claims, read.Status.Classes = c.Status.Claims, c.Status.Classes
+	if admitted(c) {
+		read.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue}}
 	}
-	return slices.Equal(before.Plans, now.Plans) && equality.Semantic.DeepEqual(before.Schemas, now.Schemas) && chainsAlike(before.Sluice, now.Sluice)
-}
-
-// chainsAlike reports whether the same Sluices are behind a broker, and its plans in the same regions.
-func chainsAlike(before, now *v1alpha1.UpstreamSluice) bool {
-	if before == nil || now == nil {
-		return before == now
+	if b := c.Status.Broker; b != nil {
+		read.Status.Broker = &v1alpha1.UpstreamBrokerStatus{Plans: b.Plans, Schemas: b.Schemas, Sluice: chainOf(b.Sluice)}
 	}
-	return slices.EqualFunc(before.Plans, now.Plans, func(a, b v1alpha1.SluicePlan) bool {
-		return a.Plan == b.Plan && a.Depth == b.Depth && slices.Equal(a.Hubs, b.Hubs) && slices.Equal(regionsOf(a.Market), regionsOf(b.Market))
-	})
+	return read
 }
 
-func regionsOf(m *v1alpha1.MarketPlan) []string {
-	if m == nil {
+// chainOf returns of a broker which Sluices are behind its plans, and their regions.
+func chainOf(is *v1alpha1.UpstreamSluice) *v1alpha1.UpstreamSluice {
+	if is == nil {
 		return nil
 	}
-	return m.Regions
+	read := &v1alpha1.UpstreamSluice{}
+	for _, p := range is.Plans {
+		if p.Market != nil {
+			p.Market = &v1alpha1.MarketPlan{Regions: p.Market.Regions}
+		}
+		read.Plans = append(read.Plans, p)
+	}
+	return read
 }
 
 // ordersUpstream reports whether an offering sells services of other brokers.
@@ -163,6 +159,9 @@ func (f *Feed) rebuild(ctx context.Context, withClusters, withCredentials bool) 
 		if err := f.Cache.List(ctx, &clusters, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list member clusters: %w", err)
 		}
+	}
+	for i := range clusters.Items {
+		clusters.Items[i] = readOf(&clusters.Items[i])
 	}
 	before := f.Catalog.Snapshot()
 	snapshot, err := Build(list.Items, clusters.Items, f.Charts, before)
