@@ -18,13 +18,9 @@ import (
 // its schemas are known, all are.
 func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*runtime.RawExtension, error) {
 	of, before := workload.ParametersOf(i, s.Keys), []json.RawMessage{rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters)}
-	hidden := plan.HiddenParameters()
-	if plan.Unread && len(parameters) > 0 {
-		var all map[string]json.RawMessage
-		if err := json.Unmarshal(parameters, &all); err != nil {
-			return nil, err // it has been decoded strictly before
-		}
-		hidden = slices.AppendSeq(hidden, maps.Keys(all))
+	hidden := slices.Clone(plan.HiddenParameters(parameters))
+	if plan.Unread {
+		hidden = append(hidden, workload.NamesOf(parameters)...)
 	}
 	for _, stored := range before {
 		if plan.Upstream == nil {

@@ -21,9 +21,26 @@ import (
 //   - Of a candidate with parameters of its own, the consumer's are those that its expressions read. One that is
 //     sent on unchanged (size: ${parameters.size}) is required, and has the schema that the broker gives.
 
-// candidateSchemas returns the schemas of a plan's offered candidates, by their names, and the names of the consumer's
-// parameters of instances that any candidate calls writeOnly, sorted: a schema that several share may not say so.
-func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden []string) {
+// hiding are the consumer's parameters of instances that a broker calls writeOnly, or that become part of such a one.
+type hiding struct {
+	names []string
+	// others reports that parameters without a known name are among them.
+	others bool
+}
+
+// hiddenBy returns the parameters that a schema calls writeOnly.
+func hiddenBy(schema map[string]any) hiding {
+	search := jsonschema.NewWriteOnly(schema)
+	return hiding{search.Properties(schema), search.Others(schema)}
+}
+
+func (h *hiding) add(more hiding) {
+	h.names, h.others = append(h.names, more.names...), h.others || more.others
+}
+
+// candidateSchemas returns the schemas of a plan's offered candidates, by their names, and the parameters that any candidate
+// hides: a schema that several share may not say so.
+func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden hiding) {
 	all = map[string]map[string]any{}
 	for _, one := range []struct {
 		name string
@@ -39,14 +56,15 @@ func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden []s
 			schema, secret := consumersSchema(decodeSchema(theirs), template)
 			schemas = append(schemas, schema)
 			if one.name != bindingCreate {
-				hidden = append(hidden, secret...)
+				hidden.add(secret)
 			}
 		}
 		if shared := sharedParameters(schemas); shared != nil {
 			all[one.name] = shared
 		}
 	}
-	return all, unique(hidden)
+	hidden.names = unique(hidden.names)
+	return all, hidden
 }
 
 // decodeSchema returns a broker's schema; one for any parameters if it gives none.
@@ -61,16 +79,15 @@ func decodeSchema(of *runtime.RawExtension) map[string]any {
 	return anyObject()
 }
 
-// consumersSchema returns the schema of the consumer's parameters for a candidate whose broker has a schema, and the
-// names of those that the broker calls writeOnly. If the candidate has a template, the consumer's parameters are those
-// that it reads.
-func consumersSchema(theirs map[string]any, template *runtime.RawExtension) (schema map[string]any, hidden []string) {
+// consumersSchema returns the schema of the consumer's parameters for a candidate whose broker has a schema, and those that
+// the broker hides. If the candidate has a template, the consumer's parameters are those that it reads.
+func consumersSchema(theirs map[string]any, template *runtime.RawExtension) (schema map[string]any, hidden hiding) {
 	if template == nil {
-		return theirs, jsonschema.NewWriteOnly(theirs).Properties(theirs)
+		return theirs, hiddenBy(theirs)
 	}
 	var sent any
 	if utiljson.Unmarshal(template.Raw, &sent) != nil {
-		return anyObject(), nil // such a plan is not served
+		return anyObject(), hiding{} // such a plan is not served
 	}
 	read := reading{writeOnly: jsonschema.NewWriteOnly(theirs), properties: map[string]any{}, required: map[string]bool{}}
 	read.from(sent, theirs, theirs, false)
@@ -92,8 +109,8 @@ type reading struct {
 	writeOnly  *jsonschema.WriteOnly // in the broker's schema
 	properties map[string]any
 	required   map[string]bool
-	hidden     []string // parameters that become part of a writeOnly one
-	all        bool     // any parameter may be read
+	hidden     hiding
+	all        bool // any parameter may be read
 }
 
 // from reads a value of the template that a broker's schema describes; nil means that none does. wherever is a schema of
@@ -109,16 +126,17 @@ func (r *reading) from(value any, theirs map[string]any, wherever any, hides boo
 		}
 	case []any:
 		for _, one := range value {
-			r.from(one, nil, nil, hides)
+			r.from(one, nil, nil, hides || r.writeOnly.Anywhere(wherever))
 		}
 	case string:
+		hides = hides || r.writeOnly.Anywhere(wherever)
 		uses, err := workload.UsesOf(value)
 		if err != nil {
 			uses.All = true // such a plan is not served
 		}
 		r.all = r.all || uses.All
 		if hides {
-			r.hidden = append(r.hidden, uses.Names...)
+			r.hidden.add(hiding{uses.Names, uses.All})
 		}
 		for _, name := range uses.Names {
 			if r.properties[name] == nil {

@@ -16,6 +16,8 @@ type passedOn struct {
 	Unread bool
 	// Hidden are the names of the consumer's parameters that a candidate's broker calls writeOnly, sorted.
 	Hidden []string `json:",omitempty"`
+	// HidesOthers reports that it does so with parameters of which the names are not known.
+	HidesOthers bool `json:",omitempty"`
 	// NotBindable and NotUpdateable report that no candidate is bindable, or lets instances change their plan.
 	NotBindable, NotUpdateable bool
 	// Maintenance is the version of new instances if all candidates have the same, otherwise empty.
@@ -51,9 +53,9 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 		if p.Upstream == nil {
 			continue
 		}
-		offers, unread, _ := offersOf(p.Upstream, clusters)
+		offers, unread, withdrawn := offersOf(p, clusters)
 		if len(offers) == 0 {
-			passed[p.ID] = &passedOn{Unread: true, Withdrawn: IsWithdrawn(p, clusters)}
+			passed[p.ID] = &passedOn{Unread: true, Withdrawn: withdrawn}
 			continue
 		}
 		none := func(says func(offer) bool) bool {
@@ -63,7 +65,8 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 		passed[p.ID] = &passedOn{
 			Schemas:       schemas,
 			Unread:        unread,
-			Hidden:        hidden,
+			Hidden:        hidden.names,
+			HidesOthers:   hidden.others,
 			NotBindable:   none(func(o offer) bool { return o.plan.NotBindable }),
 			NotUpdateable: none(func(o offer) bool { return o.plan.NotUpdateable && !isOrderedElsewhere(spec, p, o) }),
 			Maintenance:   sharedMaintenance(offers),
@@ -74,11 +77,12 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 }
 
 // offersOf returns those candidates of a plan that their brokers offer. unread reports that the catalog of a broker in the
-// inventory, or a candidate's schemas, have not been read yet. gone reports that there are none, by the catalogs of the
-// brokers: at least one of them is in the inventory, and all of those have been read.
-func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offers []offer, unread, gone bool) {
-	for i := range u.Candidates {
-		c := &u.Candidates[i]
+// inventory, or a candidate's schemas, have not been read yet. withdrawn reports that new orders are refused because there
+// are none, by the catalogs of the brokers: at least one of them is in the inventory, and all of those have been read.
+func offersOf(plan *v1alpha1.Plan, clusters []v1alpha1.MemberCluster) (offers []offer, unread, withdrawn bool) {
+	gone := false
+	for i := range plan.Upstream.Candidates {
+		c := &plan.Upstream.Candidates[i]
 		at := slices.IndexFunc(clusters, func(m v1alpha1.MemberCluster) bool { return m.Name == c.Broker && m.DriverName() == v1alpha1.DriverOSB })
 		if at < 0 {
 			continue
@@ -88,12 +92,12 @@ func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offe
 			unread = true
 			continue
 		}
-		plan := slices.IndexFunc(status.Plans, func(p v1alpha1.OfferedPlan) bool { return p.Service == c.Service && p.Plan == c.Plan })
-		if plan < 0 {
+		offered := slices.IndexFunc(status.Plans, func(p v1alpha1.OfferedPlan) bool { return p.Service == c.Service && p.Plan == c.Plan })
+		if offered < 0 {
 			gone = true
 			continue
 		}
-		one := offer{UpstreamCandidate: c, plan: &status.Plans[plan], sluice: status.Sluice.Plan(c.Name())}
+		one := offer{UpstreamCandidate: c, plan: &status.Plans[offered], sluice: status.Sluice.Plan(c.Name())}
 		if k := slices.IndexFunc(status.Schemas, func(s v1alpha1.OfferedSchemas) bool { return s.Plan == c.Name() }); k >= 0 {
 			one.schemas = status.Schemas[k].PlanSchemas
 		} else {
@@ -101,17 +105,17 @@ func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offe
 		}
 		offers = append(offers, one)
 	}
-	return offers, unread, gone && !unread && len(offers) == 0
+	return offers, unread, gone && !unread && len(offers) == 0 && plan.WaitFor != v1alpha1.WaitForAnything
 }
 
 // IsWithdrawn reports whether new orders of a plan are refused because no broker offers its candidate any more.
 // clusters has the brokers.
 func IsWithdrawn(plan *v1alpha1.Plan, clusters []v1alpha1.MemberCluster) bool {
-	if plan.Upstream == nil || plan.WaitFor == v1alpha1.WaitForAnything {
+	if plan.Upstream == nil {
 		return false
 	}
-	_, _, gone := offersOf(plan.Upstream, clusters)
-	return gone
+	_, _, withdrawn := offersOf(plan, clusters)
+	return withdrawn
 }
 
 // behind returns the Sluices that orders may come to, over all candidates.
@@ -151,7 +155,7 @@ func (p *passedOn) addTo(plan *Plan) {
 	if p == nil {
 		return
 	}
-	plan.passed, plan.hidden, plan.Unread, plan.Withdrawn, plan.Behind = p.Schemas, p.Hidden, p.Unread, p.Withdrawn, p.Behind
+	plan.passed, plan.hidden, plan.Unread, plan.Withdrawn, plan.Behind = p.Schemas, hiding{slices.Clip(p.Hidden), p.HidesOthers}, p.Unread, p.Withdrawn, p.Behind
 	no := false
 	if p.NotBindable {
 		plan.Bindable = &no

@@ -109,7 +109,7 @@ func TestSchemasOfCandidates(t *testing.T) {
 					}
 				}
 			}
-			if got := fmt.Sprint(p.HiddenParameters()); got != row.hidden {
+			if got := fmt.Sprint(p.HiddenParameters(nil)); got != row.hidden {
 				t.Errorf("%s are hidden, want %s", got, row.hidden)
 			}
 			// The same again, though maps have no order.

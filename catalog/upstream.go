@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/jsonschema"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -67,17 +66,25 @@ func (p *Plan) PassesDashboardOf(broker string) bool {
 }
 
 // HiddenParameters returns the names of the parameters that the plan's schemas, or those of a candidate's broker, call
-// writeOnly (JSON Schema, "writeOnly"), sorted: the hub stores them sealed, and nobody can fetch them.
-func (p *Plan) HiddenParameters() []string {
+// writeOnly (JSON Schema, "writeOnly"), or values inside of them, sorted: the hub stores them sealed, and nobody can fetch
+// them. If that concerns parameters that a schema does not name, all of those given are among them.
+func (p *Plan) HiddenParameters(given json.RawMessage) []string {
 	if p.Upstream == nil {
 		return workload.HiddenParameters(p.Workload)
 	}
-	hidden := slices.Clone(p.hidden)
+	if p.hidden.others {
+		return unique(slices.Concat(p.hidden.names, workload.NamesOf(given)))
+	}
+	return p.hidden.names
+}
+
+// hide adds to the hidden parameters of an upstream plan those that its own schemas hide.
+func (p *Plan) hide() {
 	for _, one := range []*schema{p.create, p.update} {
 		var object map[string]any
-		if one != nil && json.Unmarshal(one.document, &object) == nil {
-			hidden = append(hidden, jsonschema.NewWriteOnly(object).Properties(object)...)
+		if err := json.Unmarshal(one.document, &object); err == nil { // it was encoded just now
+			p.hidden.add(hiddenBy(object))
 		}
 	}
-	return unique(hidden)
+	p.hidden.names = unique(p.hidden.names)
 }

@@ -22,6 +22,9 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		inPart = `{"$defs": {"a/b": {"writeOnly": true}}, "properties": {"key": {"type": "string", "anyOf": [{"type": "null"}, {"$ref": "#/$defs/a~1b"}]}, "k": {"$ref": "#/properties/key/anyOf/1"}}}`
 		inner  = `{"definitions": {"login": {"type": "object", "properties": {"user": {"writeOnly": true}}}}, "properties": {"login": {"$ref": "#/definitions/login"}, "hosts": {"type": "array"}}}`
 		deep   = `{"type": "object", "properties": {"login": {"type": "object", "writeOnly": true, "properties": {"user": {"type": "string"}}}, "hosts": {"type": "array"}}}`
+		nested = `{"type": "object", "properties": {"size": {"type": "integer"}, "admin": {"type": "object", "properties": {"name": {"type": "string"}, "password": {"type": "string", "writeOnly": true}}}}}`
+		list   = `{"type": "object", "properties": {"users": {"type": "array", "items": {"properties": {"password": {"writeOnly": true}}}}, "hosts": {"type": "array", "items": {"type": "string"}}}}`
+		anyOf  = `{"type": "object", "properties": {"keys": {"type": "object", "additionalProperties": {"writeOnly": true}}, "tags": {"patternProperties": {"^x": {"type": "string"}}}}}`
 	)
 	long := `{"type": "object", "description": "` + fmt.Sprintf("%065000d", 0) + `", "properties": {"key": {"writeOnly": true}}}`
 	type one struct{ schema, template string }
@@ -46,6 +49,14 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		"as a part of a text":          {[]one{{secret, `{"key": "x-${parameters.pass}-${parameters.salt}"}`}}, "[pass salt]", nil},
 		"as a part of an object":       {[]one{{deep, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", nil},
 		"by a reference that is read":  {[]one{{refers, `{"key": "${parameters.pass}"}`}}, "[pass]", nil},
+		"inside of an object":          {[]one{{nested, ""}, {plain, ""}}, "[admin]", nil},
+		"inside of a list":             {[]one{{list, ""}}, "[users]", nil},
+		"under any name":               {[]one{{anyOf, ""}}, "[keys]", nil},
+		"inside, sent on as a whole":   {[]one{{nested, `{"admin": "${parameters.login}", "size": "${parameters.size}"}`}}, "[login]", nil},
+		"inside, sent on by itself":    {[]one{{nested, `{"admin": {"name": "${parameters.name}", "password": "${parameters.pass}"}}`}}, "[pass]", nil},
+		"inside of a list, sent on":    {[]one{{list, `{"users": ["${parameters.user}"], "hosts": ["${parameters.host}"]}`}}, "[user]", nil},
+		"under any name, sent on":      {[]one{{anyOf, `{"keys": {"first": "${parameters.key}"}}`}}, "[key]", nil},
+		"by the operator, inside":      {[]one{{plain, ""}}, "[admin]", []edit{schemas(nested, "", "")}},
 		"though the operator does not": {[]one{{secret, ""}}, "[key]", []edit{schemas(`{"properties": {"key": {"type": "string"}}}`, `{"properties": {"key": {"type": "string"}}}`, "")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,10 +67,31 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 				brokers, candidates = append(brokers, broker(name, c.schema, dbSmall)), append(candidates, candidate(name, c.template))
 			}
 			p := sold(t, brokers, append([]edit{upstream(candidates...)}, row.edits...)...)
-			if got := fmt.Sprint(p.HiddenParameters()); got != row.hidden {
+			if got := fmt.Sprint(p.HiddenParameters(nil)); got != row.hidden {
 				t.Errorf("%s are hidden, want %s", got, row.hidden)
 			}
 		})
+	}
+}
+
+// TestHiddenUnderAnyName: if parameters of which the name is not known are hidden, all are.
+func TestHiddenUnderAnyName(t *testing.T) {
+	const (
+		pattern = `{"type": "object", "properties": {"size": {"type": "integer"}}, "patternProperties": {"_key$": {"writeOnly": true}}}`
+		others  = `{"type": "object", "additionalProperties": {"properties": {"key": {"writeOnly": true}}}}`
+		plain   = `{"type": "object", "additionalProperties": {"type": "string"}}`
+		whole   = `{"type": "object", "properties": {"all": {"writeOnly": true}}}`
+	)
+	for name, row := range map[string]struct{ schema, template, hidden string }{
+		"by a pattern":       {pattern, "", "[a_key size]"},
+		"all others":         {others, "", "[a_key size]"},
+		"none of them":       {plain, "", "[]"},
+		"sent on as a whole": {whole, `{"all": "${parameters}"}`, "[a_key size]"},
+	} {
+		p := sold(t, []v1alpha1.MemberCluster{broker("eu", row.schema, dbSmall)}, upstream(candidate("eu", row.template)))
+		if got := fmt.Sprint(p.HiddenParameters([]byte(`{"a_key": "x", "size": 1}`))); got != row.hidden {
+			t.Errorf("%s: %s are hidden, want %s", name, got, row.hidden)
+		}
 	}
 }
 

@@ -91,13 +91,12 @@ type maker struct {
 
 // fieldsOf returns the inputs for the properties of a group. document is its schema, to look for secrets in.
 func (m *maker) fieldsOf(of *property, document any, group *field, depth int) (fields []field) {
-	secrets := m.writeOnly.Properties(document)
 	object, _ := document.(map[string]any)
 	inside, _ := object["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
 		// Of a group that may be left out, nothing has to be entered.
 		required := group.Required && slices.Contains(of.Required, name)
-		secret := group.Secret || slices.Contains(secrets, name)
+		secret := group.Secret || m.writeOnly.Is(m.writeOnly.Property(document, name))
 		fields = append(fields, m.fieldOf(name, of.Properties[name], inside[name], field{Name: group.Name, Required: required, Secret: secret}, depth))
 	}
 	slices.SortStableFunc(fields, func(a, b field) int {

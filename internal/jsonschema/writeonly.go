@@ -15,13 +15,15 @@ type WriteOnly struct {
 	resources []any
 	// anchors are the schemas that have a name, by the name. Several may have the same in different resources.
 	anchors map[string][]any
+	// harmless are the references that lead to nothing that is writeOnly.
+	harmless map[string]bool
 	// left is the number of schemas that are still looked at. After them, everything counts as writeOnly.
 	left int
 }
 
 // NewWriteOnly returns a search in the schema to which references within its parts refer.
 func NewWriteOnly(root any) *WriteOnly {
-	w := &WriteOnly{resources: []any{root}, anchors: map[string][]any{}, left: mostSchemas}
+	w := &WriteOnly{resources: []any{root}, anchors: map[string][]any{}, harmless: map[string]bool{}, left: mostSchemas}
 	w.index(root)
 	return w
 }
@@ -57,24 +59,53 @@ func (w *WriteOnly) index(node any) {
 // the names of properties.
 var conditional = []string{"allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies"}
 
+// lists are the keywords whose schemas apply to the elements of a list.
+var lists = []string{"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"}
+
 // references are the keywords that refer to another schema for the same value. Where a dynamic one leads depends on the way
 // there, so all schemas of the name count.
 var references = []string{"$ref", "$dynamicRef", "$recursiveRef"}
 
-// Properties returns the names of the properties of an object that its schema calls writeOnly, sorted.
+// Properties returns the names of the properties of an object that its schema calls writeOnly, or a value inside of them,
+// sorted.
 func (w *WriteOnly) Properties(schema any) []string {
 	names := map[string]bool{}
 	for name, property := range w.described(schema) {
-		if w.Is(property) {
+		if w.Anywhere(property) {
 			names[name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
+// Others reports whether properties of an object that its schema does not name are writeOnly, or a value inside of them.
+func (w *WriteOnly) Others(schema any) bool { return w.Anywhere(w.unnamed(schema)) }
+
 // Property returns a schema that applies to a property of an object wherever the object's schema describes it; nil if it
 // does not. It is for this search only.
-func (w *WriteOnly) Property(schema any, name string) any { return w.described(schema)[name] }
+func (w *WriteOnly) Property(schema any, name string) any {
+	if named, ok := w.described(schema)[name]; ok {
+		return named
+	}
+	if others := w.unnamed(schema); len(others) > 0 {
+		return map[string]any{"anyOf": others}
+	}
+	return nil
+}
+
+// unnamed returns the schemas of the properties that an object's schema does not name.
+func (w *WriteOnly) unnamed(schema any) (others []any) {
+	for _, part := range w.parts(schema) {
+		patterns, _ := part["patternProperties"].(map[string]any)
+		others = slices.AppendSeq(others, maps.Values(patterns))
+		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} {
+			if other, ok := part[keyword].(map[string]any); ok {
+				others = append(others, other)
+			}
+		}
+	}
+	return others
+}
 
 // described returns for each property the alternatives that describe it.
 func (w *WriteOnly) described(schema any) map[string]any {
@@ -98,7 +129,14 @@ func (w *WriteOnly) Is(schema any) bool {
 }
 
 // Anywhere reports whether a schema, or one of a value inside of its values, is writeOnly.
-func (w *WriteOnly) Anywhere(schema any) bool { return w.anywhere(schema, map[string]bool{}) }
+func (w *WriteOnly) Anywhere(schema any) bool {
+	followed := map[string]bool{}
+	if w.anywhere(schema, followed) {
+		return true
+	}
+	maps.Copy(w.harmless, followed)
+	return false
+}
 
 func (w *WriteOnly) anywhere(node any, followed map[string]bool) bool {
 	if w.left--; w.left <= 0 {
@@ -111,7 +149,7 @@ func (w *WriteOnly) anywhere(node any, followed map[string]bool) bool {
 		}
 		for _, keyword := range references {
 			ref, _ := node[keyword].(string)
-			if ref == "" || followed[ref] {
+			if ref == "" || followed[ref] || w.harmless[ref] {
 				continue
 			}
 			followed[ref] = true
@@ -141,23 +179,29 @@ func (w *WriteOnly) Part(schema any) map[string]any {
 }
 
 func (w *WriteOnly) part(schema any) map[string]any {
-	part := map[string]any{}
+	named, part := map[string]any{}, map[string]any{}
 	for name, property := range w.described(schema) {
 		object, _ := property.(map[string]any)
-		isPlain := !slices.ContainsFunc(slices.Concat(references, conditional), func(keyword string) bool { return object[keyword] != nil })
+		isPlain := !slices.ContainsFunc(slices.Concat(references, conditional, lists), func(keyword string) bool { return object[keyword] != nil })
 		switch {
 		case w.Is(property), !isPlain && w.Anywhere(property): // all of it, since references may go round in circles
-			part[name] = map[string]any{"writeOnly": true}
+			named[name] = map[string]any{"writeOnly": true}
 		default:
 			if inner := w.part(property); inner != nil {
-				part[name] = inner
+				named[name] = inner
 			}
 		}
+	}
+	if len(named) > 0 {
+		part["properties"] = named
+	}
+	if w.Others(schema) {
+		part["additionalProperties"] = map[string]any{"writeOnly": true}
 	}
 	if len(part) == 0 {
 		return nil
 	}
-	return map[string]any{"properties": part}
+	return part
 }
 
 // parts returns the schemas that may apply to the same value as one: itself, those that it refers to, and its alternatives.

@@ -23,6 +23,9 @@ func TestWriteOnlyPart(t *testing.T) {
 		`{"properties": {"a": {"properties": {"b": {"$recursiveRef": "#"}, "c": {"writeOnly": true}}}}}`:                                         `{"properties":{"a":{"properties":{"b":{"writeOnly":true},"c":{"writeOnly":true}}}},"type":"object"}`,
 		`{"properties": {"a": {"$id": "a", "$ref": "#/$defs/s", "$defs": {"s": {"writeOnly": true}}}}}`:                                          `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
 		`{"properties": {"a": {"$ref": "https://example.org/secret"}, "id": {"type": "string"}}}`:                                                `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"properties": {"a": {"items": {"properties": {"b": {"writeOnly": true}}}}, "b": {"items": {}}}}`:                                       `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
+		`{"properties": {"a": {"additionalProperties": {"writeOnly": true}}}}`:                                                                   `{"properties":{"a":{"additionalProperties":{"writeOnly":true}}},"type":"object"}`,
+		`{"patternProperties": {"^a": {"writeOnly": true}}, "additionalProperties": {}}`:                                                         `{"additionalProperties":{"writeOnly":true},"type":"object"}`,
 		`{"dependentSchemas": {"a": {"properties": {"b": {"writeOnly": true}}}}, "properties": {"a": {}}}`:                                       `{"properties":{"b":{"writeOnly":true}},"type":"object"}`,
 	} {
 		document, err := jsonschema.Decode([]byte(schema))

@@ -78,7 +78,9 @@ func (r *instanceReconciler) hide(ctx context.Context, s *scope) (ctrl.Result, e
 func (r *instanceReconciler) hiddenOf(s *scope) (names []string) {
 	for _, id := range []string{s.Spec.Desired.PlanID, s.StateInForce().PlanID} {
 		if plan, err := r.plan(s.Spec.ServiceID, id); err == nil && plan.Upstream != nil {
-			names = append(names, plan.HiddenParameters()...)
+			for _, state := range []*v1alpha1.InstanceState{&s.Spec.Desired, s.StateInForce()} {
+				names = append(names, plan.HiddenParameters(state.Raw())...)
+			}
 		}
 	}
 	return names

@@ -370,7 +370,7 @@ func TestHiddenParametersAreOpened(t *testing.T) {
 	own := workload.Parameters{Namespace: w.namespace, Name: "si-a", Keys: w.reconciler.keys}
 	plan, err := w.reconciler.plan("service-compute", "plan-hiding")
 	w.must(err)
-	sealed, err := own.Sealed(plan.HiddenParameters(), []byte(`{"key": {"pem": "hunter2-hunter2"}}`))
+	sealed, err := own.Sealed(plan.HiddenParameters(nil), []byte(`{"key": {"pem": "hunter2-hunter2"}}`))
 	w.must(err)
 	w.provision("si-a", "plan-hiding", string(sealed))
 	a := w.passes("si-a")
