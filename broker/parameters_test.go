@@ -108,6 +108,12 @@ func TestHiddenParameters(t *testing.T) {
 	f.finished("hide", first.operation())
 	wantInForce(object{"registry": registry, "key": "another"})
 
+	// What stays counts for how much can be stored.
+	long := strings.Repeat("x", 40<<10)
+	f.provisioned("long", planHiding, "parameters", object{"registry": object{}, "key": long})
+	f.refused(http.StatusRequestEntityTooLarge, "RequestTooLarge", "PATCH", instancePath("long"), patch("parameters", object{"registry": object{"more": long}}))
+	f.want(http.StatusAccepted, "PATCH", instancePath("long"), patch("parameters", object{"registry": object{"more": long}, "key": nil}))
+
 	// Nobody hands in what looks sealed.
 	forged := f.want(http.StatusBadRequest, "PUT", instancePath("forged"), order(planHiding, "parameters", object{"registry": object{"sealed.sluice.dev": "AAAA"}}))
 	if got := forged.body["description"]; got != "parameters: registry: the name sealed.sluice.dev is reserved for Sluice." {

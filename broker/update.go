@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // contextTimeout limits the wait for the controller to record a new context.
@@ -108,36 +109,13 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 		}
 		desired.MaintenanceVersion = maintenanceVersion(plan)
 	}
-	switch {
-	case request.RawParameters != nil:
-		parameters, err := s.updated(i, request.RawParameters)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := plan.ValidateUpdate(parameters); err != nil {
-			return nil, nil, err
-		}
-		if desired.Parameters, err = s.stored(i, plan, parameters); err != nil {
-			return nil, nil, err
-		}
-	case changesPlan:
-		parameters, err := s.given(i, desired)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := plan.ValidateCreate(parameters); err != nil {
-			return nil, nil, parametersConflict(plan, err)
-		}
-		if desired.Parameters, err = s.stored(i, plan, parameters); err != nil {
-			return nil, nil, err
-		}
-	}
-	if sameObject(rawOf(desired.Parameters), rawOf(current.Parameters)) {
-		// Such as {} instead of none. The controller compares what is stored.
-		desired.Parameters = current.Parameters.DeepCopy()
-	}
 	if request.RawContext != nil {
 		desired.Context = extension(request.RawContext)
+	}
+	if changesPlan || request.RawParameters != nil {
+		if err := s.setParameters(i, request, plan, desired); err != nil {
+			return nil, nil, err
+		}
 	}
 	if info := request.MaintenanceInfo; info != nil {
 		if info.Version != maintenanceVersion(plan) {
@@ -151,6 +129,32 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 		}
 	}
 	return desired, plan, nil
+}
+
+// setParameters sets the parameters of the state that an update asks for.
+func (s *server) setParameters(i *v1alpha1.ServiceInstance, request *updateRequest, plan *catalog.Plan, desired *v1alpha1.InstanceState) error {
+	current := i.StateInForce()
+	parameters, err := s.given(i, current)
+	if request.RawParameters != nil {
+		if parameters, err = s.updated(i, request.RawParameters); err == nil {
+			err = storable("context and parameters, with the hidden ones that stay,", rawOf(desired.Context), parameters)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if desired.Parameters, err = s.stored(i, plan, parameters); err != nil {
+		return err
+	}
+	if sameObject(rawOf(desired.Parameters), rawOf(current.Parameters)) {
+		// Such as {} instead of none. The controller compares what is stored.
+		desired.Parameters = current.Parameters.DeepCopy()
+	}
+	err = plan.ValidateState(workload.ParametersOf(i, s.Keys), current, desired)
+	if request.RawParameters == nil && is[*catalog.ParameterError](err) {
+		return parametersConflict(plan, err)
+	}
+	return err
 }
 
 // parametersConflict refuses a change to a plan that does not accept the instance's present

@@ -121,6 +121,28 @@ func TestUpdate(t *testing.T) {
 		}
 	})
 
+	t.Run("its parameters are checked by the schema of an update, which is that of a provision if there is no other", func(t *testing.T) {
+		f := f.in(t)
+		defer f.sell(offerings()...)
+		sells := func(create, update string) {
+			o := offerings()
+			s := &v1alpha1.PlanSchemas{InstanceCreate: extension([]byte(create))}
+			if update != "" {
+				s.InstanceUpdate = extension([]byte(update))
+			}
+			o[0].Status.Accepted.Plans[1].Schemas = s
+			f.sell(o...)
+		}
+		f.provisioned("checked", planLarge, "parameters", object{"clusters": 2})
+		path, more := instancePath("checked"), patch("parameters", object{"clusters": 3})
+		sells(`{"properties": {"clusters": {"maximum": 2}}, "required": ["clusters"]}`, "")
+		f.refused(http.StatusBadRequest, "BadRequest", "PATCH", path, more)
+		f.refused(http.StatusBadRequest, "BadRequest", "PATCH", path, patch("parameters", object{"selector": object{"region": "eu"}}))
+		sells(`{"properties": {"clusters": {"maximum": 2}}, "required": ["clusters"]}`, `{"properties": {"clusters": {"maximum": 3}}}`)
+		f.finished("checked", f.want(http.StatusAccepted, "PATCH", path, more).operation())
+		f.finished("checked", f.want(http.StatusAccepted, "PATCH", path, patch("parameters", object{})).operation())
+	})
+
 	t.Run("a failed one leaves no trace and may be repeated", func(t *testing.T) {
 		f := f.in(t)
 		f.provisioned("fails", planSmall)

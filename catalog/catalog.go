@@ -100,8 +100,9 @@ type Plan struct {
 	charts     workload.Charts
 	// passed are the schemas of an upstream plan by its candidates, by name.
 	passed map[string]map[string]any
-	// hidden are the parameters that a candidate's broker calls writeOnly. They stay hidden without its schema.
-	hidden []string
+	// hidden are the parameters that the schemas of an upstream plan, or a candidate's broker, call writeOnly. They stay
+	// hidden without the broker's schema.
+	hidden hiding
 }
 
 // IsBindable reports whether instances of the plan can be bound.
@@ -164,16 +165,35 @@ func (p *Plan) Schemas() (create, update, bind json.RawMessage) {
 // ValidateCreate checks the parameters of a provision; nil means none. The error is a
 // *ParameterError.
 func (p *Plan) ValidateCreate(parameters json.RawMessage) error {
-	return p.validateInstance(p.create, parameters)
+	return p.validateInstance(p.create, parameters, nil)
 }
 
-// ValidateUpdate does the same for an update.
-func (p *Plan) ValidateUpdate(parameters json.RawMessage) error {
-	return p.validateInstance(p.update, parameters)
+// ValidateState checks the stored parameters of the state that an instance of the plan is to have. inForce is the state that
+// it has; nil if it is provisioned. Parameters that are changed have to match the schema of an update, except hidden ones
+// that stay. Those of a provision, and of a change of plan alone, have to match the schema of a provision. Others have been
+// accepted before. The error is a *ParameterError if the parameters are at fault.
+func (p *Plan) ValidateState(of workload.Parameters, inForce, wanted *v1alpha1.InstanceState) error {
+	parameters, err := of.Opened(wanted.Raw())
+	if err != nil {
+		return err
+	}
+	if inForce == nil {
+		return p.ValidateCreate(parameters)
+	}
+	isSame, kept, err := of.Compare(inForce.Raw(), wanted.Raw())
+	switch {
+	case err != nil:
+		return err
+	case !isSame:
+		return p.validateInstance(p.update, parameters, kept)
+	case inForce.PlanID != wanted.PlanID:
+		return p.ValidateCreate(parameters)
+	}
+	return nil
 }
 
-func (p *Plan) validateInstance(s *schema, parameters json.RawMessage) error {
-	if err := s.validate(parameters); err != nil {
+func (p *Plan) validateInstance(s *schema, parameters json.RawMessage, kept []string) error {
+	if err := s.validate(parameters, kept); err != nil {
 		return err
 	}
 	if err := p.checkTemplates(parameters); err != nil {
@@ -191,7 +211,9 @@ func (p *Plan) validateInstance(s *schema, parameters json.RawMessage) error {
 }
 
 // ValidateBind does the same for a bind.
-func (p *Plan) ValidateBind(parameters json.RawMessage) error { return p.bind.validate(parameters) }
+func (p *Plan) ValidateBind(parameters json.RawMessage) error {
+	return p.bind.validate(parameters, nil)
+}
 
 // Snapshot is the catalog at one moment. It is immutable.
 type Snapshot struct {

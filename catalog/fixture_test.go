@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -79,4 +80,9 @@ func contains(t testing.TB, text, part string) {
 	if !strings.Contains(text, part) {
 		t.Errorf("%q does not say %q", text, part)
 	}
+}
+
+// ValidateUpdate checks the parameters of an update that replaces all of them.
+func (p *Plan) ValidateUpdate(parameters json.RawMessage) error {
+	return p.validateInstance(p.update, parameters, nil)
 }

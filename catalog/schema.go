@@ -41,7 +41,10 @@ func (p *Plan) compileSchemas(variables map[string]map[string]any) error {
 	err := p.compileSchemasWith(variables)
 	if err != nil && len(variables)+len(p.passed) > 0 {
 		p.passed = nil
-		return p.compileSchemasWith(nil)
+		err = p.compileSchemasWith(nil)
+	}
+	if err == nil && p.Upstream != nil {
+		p.hide()
 	}
 	return err
 }
@@ -51,16 +54,18 @@ func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
 	if own == nil {
 		own = &v1alpha1.PlanSchemas{}
 	}
-	instance, update := p.instanceSchema(variables, instanceCreate, own.InstanceCreate), p.instanceSchema(variables, instanceUpdate, own.InstanceUpdate)
-	sayWhereItStays(update)
+	ofUpdate := own.InstanceUpdate
+	if ofUpdate == nil {
+		ofUpdate = own.InstanceCreate // an update replaces all parameters
+	}
 	for _, s := range []struct {
 		of        string
 		into      **schema
 		generated map[string]any
 		operators *runtime.RawExtension
 	}{
-		{instanceCreate, &p.create, instance, own.InstanceCreate},
-		{instanceUpdate, &p.update, update, own.InstanceUpdate},
+		{instanceCreate, &p.create, p.instanceSchema(variables, instanceCreate, own.InstanceCreate), own.InstanceCreate},
+		{instanceUpdate, &p.update, p.instanceSchema(variables, instanceUpdate, ofUpdate), ofUpdate},
 		// If neither gives a schema, bindings take no parameters.
 		{bindingCreate, &p.bind, p.bindingSchema(own.BindingCreate), own.BindingCreate},
 	} {
@@ -86,6 +91,9 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, name string, 
 		return p.upstreamSchema(name, own)
 	case p.Resources != nil:
 		offered = properties(resourcesParameters, p.Resources)
+		if name == instanceUpdate {
+			sayWhereItStays(offered)
+		}
 	}
 	schema := map[string]any{"type": "object", "properties": offered, "additionalProperties": false}
 	if p.Workload != nil {
@@ -94,13 +102,11 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, name string, 
 	return schema
 }
 
-// sayWhereItStays notes in the schema of an update that an update does not move the
-// instance.
-func sayWhereItStays(schema map[string]any) {
-	properties, _ := schema["properties"].(map[string]any)
+// sayWhereItStays notes in the schemas of resourcesParameters that an update does not move the instance.
+func sayWhereItStays(offered map[string]any) {
 	for i := range resourcesParameters {
 		parameter := &resourcesParameters[i]
-		if property, ok := properties[parameter.name].(map[string]any); ok && parameter.whereItIs {
+		if property, ok := offered[parameter.name].(map[string]any); ok && parameter.whereItIs {
 			property["description"] = fmt.Sprint(property["description"]) + " An update does not move the instance: it fails where the clusters that it is on do not comply."
 		}
 	}
@@ -172,22 +178,24 @@ func (e *ParameterError) Error() string {
 	return fmt.Sprintf("parameters%s: %s", e.Path, e.Message)
 }
 
-// validate checks parameters; nil and null count as an empty object.
-func (s *schema) validate(parameters json.RawMessage) error {
-	value := any(map[string]any{})
+// validate checks parameters; nil and null count as an empty object. Those that are kept may be ones that the schema does
+// not take as they are.
+func (s *schema) validate(parameters json.RawMessage, kept []string) error {
+	object := map[string]any{}
 	if trimmed := bytes.TrimSpace(parameters); len(trimmed) > 0 && !bytes.Equal(trimmed, []byte("null")) {
-		var err error
-		if value, err = jsonschema.Decode(trimmed); err != nil {
+		value, err := jsonschema.Decode(trimmed)
+		if err != nil {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				return &ParameterError{Message: "the JSON ends too early"}
 			}
 			return &ParameterError{Message: "not valid JSON"}
 		}
-		if _, ok := value.(map[string]any); !ok {
+		var ok bool
+		if object, ok = value.(map[string]any); !ok {
 			return &ParameterError{Message: "want an object"}
 		}
 	}
-	violation := s.compiled.Validate(value)
+	violation := s.compiled.ValidateBeside(object, kept)
 	switch {
 	case violation == nil:
 		return nil

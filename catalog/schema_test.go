@@ -3,9 +3,12 @@ package catalog
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -63,6 +66,11 @@ func TestParametersAreChecked(t *testing.T) {
 }
 
 func TestSchemasAreRefused(t *testing.T) {
+	forks := `{"$ref":"#/definitions/a0","definitions":{"a40":{}`
+	for i := range 40 {
+		forks += fmt.Sprintf(`,"a%d":{"allOf":[{"$ref":"#/definitions/a%d"},{"$ref":"#/definitions/a%d"}]}`, i, i+1, i+1)
+	}
+	forks += "}}"
 	for name, row := range map[string]struct{ schema, message string }{
 		"an external reference":      {`{"$ref":"https://example.com/schema.json"}`, "only references within"},
 		"a file":                     {`{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`, "only references within"},
@@ -73,6 +81,7 @@ func TestSchemasAreRefused(t *testing.T) {
 		"a type that there is not":   {`{"type":"text"}`, "not a JSON Schema"},
 		"a pattern that is none":     {`{"properties":{"a":{"pattern":"("}}}`, "not a JSON Schema"},
 		"a list":                     {`[]`, "want an object"},
+		"references that fork":       {forks, "against more than 5000 schemas"},
 		"more than 64 kB":            {`{"description":"` + strings.Repeat("x", MaxSchemaBytes) + `"}`, "more than"},
 		"draft-04 with a later word": {`{"$schema":"http://json-schema.org/draft-04/schema#","exclusiveMinimum":1}`, "not a JSON Schema"},
 	} {
@@ -133,6 +142,23 @@ func TestTheSchemaOfAnUpdateSaysThatTheInstanceStays(t *testing.T) {
 	}
 	if !describes(update, "selector") || describes(update, "clusters") || describes(create, "selector") {
 		t.Errorf("create: %s\nupdate: %s", create, update)
+	}
+}
+
+// Parameters of a broker's or a workload's own say nothing of that, whatever their names are.
+func TestTheSchemaOfAnUpdateOfOwnParametersIsAsItIs(t *testing.T) {
+	_, update, _ := sold(t, []v1alpha1.MemberCluster{broker("eu", `{"type":"object","properties":{"location":{"type":"string"},"cluster":{"description":"A."}}}`, dbSmall)}, upstream(candidate("eu", ""))).Schemas()
+	_, ofWorkload, _ := firstPlan(t, func(o *v1alpha1.ServiceOffering) {
+		p := &o.Spec.Plans[0]
+		p.Kind, p.Resources, p.Workload = v1alpha1.PlanKindWorkload, nil, &v1alpha1.WorkloadPlan{
+			Components: []v1alpha1.WorkloadComponent{{Name: "web"}},
+			Parameters: map[string]v1alpha1.ParameterSchema{"location": {RawExtension: runtime.RawExtension{Raw: []byte(`{"type":"string"}`)}}},
+		}
+	}).Schemas()
+	for _, document := range []json.RawMessage{update, ofWorkload} {
+		if strings.Contains(string(document), "does not move the instance") || !strings.Contains(string(document), `"location"`) {
+			t.Errorf("the schema is %s", document)
+		}
 	}
 }
 

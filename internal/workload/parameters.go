@@ -234,6 +234,40 @@ func (p Parameters) Hidden(stored json.RawMessage) (map[string]json.RawMessage, 
 	return hidden, nil
 }
 
+// Compare reports whether two sets of stored parameters have the same content, and returns the names of the hidden ones of
+// the first that the second has, too.
+func (p Parameters) Compare(first, second json.RawMessage) (same bool, kept []string, err error) {
+	hidden, err := p.Hidden(first)
+	if err != nil {
+		return false, nil, err
+	}
+	var values [2]map[string]any
+	for i, stored := range []json.RawMessage{first, second} {
+		opened, err := p.Opened(stored)
+		if err != nil {
+			return false, nil, err
+		}
+		if len(opened) == 0 {
+			continue
+		}
+		if err := utiljson.Unmarshal(opened, &values[i]); err != nil {
+			return false, nil, errors.New("parameters: want an object")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(hidden)) {
+		if value, ok := values[1][name]; ok && reflect.DeepEqual(value, values[0][name]) {
+			kept = append(kept, name)
+		}
+	}
+	return len(values[0])+len(values[1]) == 0 || reflect.DeepEqual(values[0], values[1]), kept, nil
+}
+
+// NamesOf returns the names of parameters, sorted.
+func NamesOf(parameters json.RawMessage) []string {
+	values, _ := membersOf(parameters) // they are an object, see ShownParameters
+	return slices.Sorted(maps.Keys(values))
+}
+
 // ShownParameters returns stored parameters without those that are sealed.
 func ShownParameters(stored json.RawMessage) json.RawMessage {
 	shown, err := replaceSealed(stored, func(string, []byte) (json.RawMessage, error) { return nil, nil })

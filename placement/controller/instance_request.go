@@ -31,7 +31,11 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 	if !s.Status.IsFinished() {
 		// Requested parameters must match the plan of today. Those in force were accepted, and
 		// stay valid when the operator narrows the plan afterwards.
-		if err := plan.ValidateCreate(parameters); err != nil {
+		var inForce *v1alpha1.InstanceState
+		if d := s.Status.Delivered; d != nil {
+			inForce = &d.State
+		}
+		if err := plan.ValidateState(hidden, inForce, s.wanted()); err != nil {
 			return placement.Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, redacted(err, hidden, s.wanted().Raw()))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -293,6 +294,24 @@ func TestClustersAreAddedAndTakenAway(t *testing.T) {
 			w.wantReserved(cluster, 0)
 		}
 	}
+}
+
+func TestAnUpdateIsCheckedByItsSchema(t *testing.T) {
+	w := delivered(t)
+	w.cluster("second", 12)
+	sold, err := w.reconciler.plan("service-compute", "plan-4")
+	w.must(err)
+	spec := sold.Offering.ServiceOfferingSpec.DeepCopy()
+	for i := range spec.Plans {
+		spec.Plans[i].Schemas = &v1alpha1.PlanSchemas{InstanceCreate: raw(`{"required": ["selector"]}`), InstanceUpdate: raw(`{"properties": {"clusters": {"maximum": 2}}}`)}
+	}
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: spec}}}, nil, nil, nil)
+	w.must(err)
+	w.reconciler.plan = snapshot.Plan
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"clusters": 2}`) })
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"clusters": 3}`) })
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateFailed, "maximum: got 3, want 2")
 }
 
 func TestAnUpdateBackToWhatIsDeliveredSucceedsAfterAFailedOne(t *testing.T) {
