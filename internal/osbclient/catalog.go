@@ -127,18 +127,26 @@ func (c *Client) Catalog(ctx context.Context) (*Catalog, error) {
 // VersionOf returns the version of a plan, by the ids of its service and its own: "" if the plan has no maintenance_info.
 // offered is false if the catalog has no such plan.
 func (c *Catalog) VersionOf(serviceID, planID string) (version string, offered bool) {
+	switch p := c.Plan(serviceID, planID); {
+	case p == nil:
+		return "", false
+	case p.MaintenanceInfo == nil:
+		return "", true
+	default:
+		return p.MaintenanceInfo.Version, true
+	}
+}
+
+// Plan returns a plan by the ids of its service and its own; nil if the catalog does not have it.
+func (c *Catalog) Plan(serviceID, planID string) *Plan {
 	for i := range c.Services {
-		for _, p := range c.Services[i].Plans {
-			switch {
-			case c.Services[i].ID != serviceID || p.ID != planID:
-			case p.MaintenanceInfo == nil:
-				return "", true
-			default:
-				return p.MaintenanceInfo.Version, true
+		for k := range c.Services[i].Plans {
+			if p := &c.Services[i].Plans[k]; c.Services[i].ID == serviceID && p.ID == planID {
+				return p
 			}
 		}
 	}
-	return "", false
+	return nil
 }
 
 func (c *Catalog) parse(got *answer) error {

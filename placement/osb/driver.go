@@ -102,7 +102,11 @@ func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) erro
 	case has.digest == want.digest && !t.instance.Status.IsUndelivered():
 		return t.check(ctx, want)
 	default:
-		accepted, err = t.client.Update(ctx, t.id, t.change(want, has))
+		change := t.change(want, has)
+		if change.Parameters, err = t.taken(ctx, change.Parameters, want, has); err != nil {
+			return fmt.Errorf("broker %s: %w", t.broker, err)
+		}
+		accepted, err = t.client.Update(ctx, t.id, change)
 	}
 	switch {
 	case err != nil && has != nil && has.digest == want.digest && osbclient.IsRefused(err):

@@ -1,6 +1,7 @@
 package osb
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/test/osb/suitetest"
 )
 
 // TestLife: an instance is ordered with the parameters of the candidate, changed, and deleted; an update that
@@ -279,6 +281,55 @@ func TestHiddenParameters(t *testing.T) {
 	}
 	if !strings.Contains(got, `"secret":"hunter2-hunter2"`) {
 		t.Errorf("the broker gets %s", got)
+	}
+}
+
+// TestHiddenParametersThatStay: an update does not repeat a hidden parameter of which the broker's schema of an update does
+// not know.
+func TestHiddenParametersThatStay(t *testing.T) {
+	const sized, keyed = `{"properties": {"size": {}}, "additionalProperties": false}`, `{"properties": {"size": {}, "key": {}}, "required": ["key"], "additionalProperties": false}`
+	for name, row := range map[string]struct{ schema, update, sent string }{
+		"that it does not take":         {sized, `{"key": "hunter2", "size": 2}`, `{"size":2}`},
+		"that it does not take, alone":  {sized, `{"key": "hunter2"}`, `{}`},
+		"that it requires":              {keyed, `{"key": "hunter2", "size": 2}`, `{"key":"hunter2","size":2}`},
+		"without a schema":              {`null`, `{"key": "hunter2", "size": 2}`, `{"key":"hunter2","size":2}`},
+		"that the consumer changes":     {sized, `{"key": "hunter3", "size": 2}`, `{"key":"hunter3","size":2}`},
+		"of which nothing is left over": {sized, `{}`, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.driver.Keys = keys
+			decide := func(parameters string) {
+				stored, err := workload.ParametersOf(w.instance, keys).Sealed([]string{"key"}, []byte(parameters))
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.decide("small", string(stored))
+				w.instance.Status.Decision.Placements[0].Upstream.Parameters = nil
+			}
+			decide(`{"key": "hunter2", "size": 1}`)
+			w.delivered()
+			decide(row.update)
+			var sent struct {
+				Parameters json.RawMessage `json:"parameters"`
+			}
+			w.front = func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+				answer := `{"services": [{"id": "` + suitetest.ServiceID + `", "name": "s", "plans": [{"id": "plan-small", "name": "small", "schemas": {"service_instance": {"update": {"parameters": ` + row.schema + `}}}}]}]}`
+				if r.Method == http.MethodPatch {
+					answer = `{}`
+					_ = json.NewDecoder(r.Body).Decode(&sent)
+				}
+				_, _ = out.Write([]byte(answer))
+				return true
+			}
+			if err := w.deliver(); err != nil || string(sent.Parameters) != row.sent {
+				t.Errorf("the broker gets %s, want %s; %v", sent.Parameters, row.sent, err)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package osb
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/jsonschema"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -23,6 +25,7 @@ import (
 type wanted struct {
 	v1alpha1.OfferedPlan
 	parameters json.RawMessage // nil: none
+	stored     json.RawMessage // the consumer's; nil if the candidate has parameters of its own
 	isGiven    bool            // the consumer gave parameters
 	context    *runtime.RawExtension
 	// digest of all that a request would send of it.
@@ -56,6 +59,9 @@ func (t *tenant) wantedOf(is *v1alpha1.PlacementUpstream, state *v1alpha1.Instan
 		return nil, err
 	}
 	w := &wanted{OfferedPlan: is.OfferedPlan, parameters: parameters, context: state.Context}
+	if is.Parameters == nil {
+		w.stored = state.Raw()
+	}
 	given := strings.TrimSpace(string(state.Raw()))
 	w.isGiven = given != "" && given != "{}" && given != "null"
 	sum := sha256.Sum256([]byte(strings.Join([]string{w.ServiceID, w.PlanID, w.MaintenanceVersion, string(parameters)}, "\x00")))
@@ -154,6 +160,35 @@ func (t *tenant) change(want, has *wanted) osbclient.Change {
 		change.MaintenanceInfo = maintenance(want.MaintenanceVersion)
 	}
 	return change
+}
+
+// taken returns the parameters of an update without hidden ones that stay, as far as the broker's schema of an update does
+// not take them: consumers can neither read nor repeat them.
+func (t *tenant) taken(ctx context.Context, parameters json.RawMessage, want, has *wanted) (json.RawMessage, error) {
+	_, kept, err := workload.ParametersOf(t.instance, t.Keys).Compare(has.stored, want.stored)
+	if err != nil || len(kept) == 0 || parameters == nil {
+		return parameters, err
+	}
+	catalog, err := t.client.Catalog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan := catalog.Plan(want.ServiceID, want.PlanID)
+	if plan == nil {
+		return parameters, nil
+	}
+	schema, err := jsonschema.Compile(plan.Schemas.Instance.Update.Schema)
+	if err != nil {
+		return parameters, nil // there is none, or it counts as none
+	}
+	object := map[string]any{}
+	if err := json.Unmarshal(parameters, &object); err != nil {
+		return nil, err
+	}
+	if schema.ValidateBeside(object, kept); len(object) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	return json.Marshal(object)
 }
 
 func (t *tenant) identify(of *runtime.RawExtension) (json.RawMessage, *v1alpha1.OriginatingIdentity) {
