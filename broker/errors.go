@@ -104,56 +104,72 @@ func badRequest(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: codeBadRequest, Description: fmt.Sprintf(format, args...)}
 }
 
-// responses maps errors of other packages to responses. The first row that matches counts.
-// An error that matches none is a defect and becomes 500.
-var responses = []struct {
-	matches func(error) bool
-	respond func(error) *Error
-}{
-	{is[*Error], func(err error) *Error { return as[*Error](err) }},
-	{is[*strictjson.Error], fromJSON},
-	{is[*catalog.UnknownServiceError], func(err error) *Error {
-		return badRequest("service_id: %v.", as[*catalog.UnknownServiceError](err))
-	}},
-	{is[*catalog.UnknownPlanError], func(err error) *Error {
-		return badRequest("plan_id: %v.", as[*catalog.UnknownPlanError](err))
-	}},
-	{is[*catalog.ParameterError], func(err error) *Error {
-		return badRequest("%v.", as[*catalog.ParameterError](err))
-	}},
-	{apierrors.IsRequestEntityTooLargeError, func(err error) *Error { return tooLarge("the request is too large to be stored", err) }},
-	{unavailable, func(err error) *Error {
-		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: time.Second, Err: err,
-			Description: "The service broker cannot reach its storage right now."}
-	}},
+// responses turn errors of other packages into responses; nil for an error of another kind. The first response counts.
+// An error without any is a defect and becomes 500.
+var responses = []func(error) *Error{
+	as[*Error],
+	fromJSON,
+	refuses[*catalog.UnknownServiceError]("service_id: %v."),
+	refuses[*catalog.UnknownPlanError]("plan_id: %v."),
+	refuses[*catalog.ParameterError]("%v."),
+	tooLargeToStore,
+	unavailable,
 }
 
 // response turns an error into a response. No other code does so.
 func response(err error, requestID string) *Error {
-	for _, r := range responses {
-		if r.matches(err) {
-			return r.respond(err)
+	for _, respond := range responses {
+		if answer := respond(err); answer != nil {
+			return answer
 		}
 	}
 	return &Error{Status: http.StatusInternalServerError, Code: codeInternalError, Err: err,
 		Description: "The service broker failed unexpectedly; its operator finds the reason in the log under request " + requestID + "."}
 }
 
+// refuses returns a response of 400 to errors of a type.
+func refuses[E error](format string) func(error) *Error {
+	return func(err error) *Error {
+		if !is[E](err) {
+			return nil
+		}
+		return badRequest(format, as[E](err))
+	}
+}
+
 func fromJSON(err error) *Error {
 	malformed := as[*strictjson.Error](err)
-	if malformed.Kind == strictjson.TooLarge {
+	switch {
+	case malformed == nil:
+		return nil
+	case malformed.Kind == strictjson.TooLarge:
 		return tooLarge(malformed.Error(), nil)
 	}
 	return badRequest("The body is malformed: %v.", malformed)
+}
+
+func tooLargeToStore(err error) *Error {
+	if !apierrors.IsRequestEntityTooLargeError(err) {
+		return nil
+	}
+	return tooLarge("the request is too large to be stored", err)
 }
 
 func tooLarge(description string, err error) *Error {
 	return &Error{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Description: "The body is not acceptable: " + description + ".", Err: err}
 }
 
-// unavailable reports whether an error is temporary: the hub is down or overloaded, or the
-// client is gone.
-func unavailable(err error) bool {
+// unavailable returns the response to temporary errors.
+func unavailable(err error) *Error {
+	if !isTemporary(err) {
+		return nil
+	}
+	return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: time.Second, Err: err,
+		Description: "The service broker cannot reach its storage right now."}
+}
+
+// isTemporary reports whether the hub is down or overloaded, or the client is gone.
+func isTemporary(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsConflict(err) ||
 		apierrors.IsInternalError(err) || // what an API server says when its etcd times out
