@@ -15,7 +15,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
-	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // unbind revokes the credentials everywhere, and removes the finalizer once nothing of them
@@ -81,14 +80,13 @@ func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, 
 	var group errgroup.Group
 	for _, cluster := range clusters {
 		group.Go(func() error {
-			known, err := c.Connections.Cluster(ctx, cluster)
-			forsaken := err == nil && known.IsForsaken()
-			if err == nil && !forsaken {
-				err = c.on(cluster, b, func() error { return c.revoke(ctx, b, instance, cluster) })
-			}
-			if forsaken || member.IsUnknown(err) {
-				log.FromContext(ctx).Info("cluster left the inventory; its account expires with its token", "binding", b.Name, "cluster", cluster)
+			present, err := c.Connections.Present(ctx, cluster)
+			if err == nil && present == nil {
+				log.FromContext(ctx).Info("cluster left the inventory; what is left of the binding there expires, or is its operator's to delete", "binding", b.Name, "cluster", cluster)
 				return nil
+			}
+			if err == nil {
+				err = c.on(cluster, b, func() error { return c.revoke(ctx, b, instance, cluster) })
 			}
 			if err != nil {
 				return &clusterError{cluster: cluster, doing: "revoke credentials", err: err}

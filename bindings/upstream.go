@@ -200,7 +200,7 @@ func (c *Controller) waitUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 }
 
 // failUpstream ends a bind for good, once nothing of it is left at the broker (OSB 2.17, "Orphan
-// Mitigation"). The reason is written first, so that the bind is not tried again.
+// Mitigation"), or can be removed there. The reason is written first, so that the bind is not tried again.
 func (c *Controller) failUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, why string) (reconcile.Result, error) {
 	u := b.Status.Upstream
 	if u.Failure == "" {
@@ -210,7 +210,7 @@ func (c *Controller) failUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 			return reconcile.Result{}, err
 		}
 	}
-	err := c.on(u.Broker, b, func() error { return c.unbindUpstream(ctx, b, instance) })
+	err := c.revokeAll(ctx, b, instance, []string{u.Broker})
 	if pending := (*pendingError)(nil); errors.As(err, &pending) {
 		return reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}, nil
 	}

@@ -199,48 +199,6 @@ func TestUnboundAfterItsInstance(t *testing.T) {
 	u.unbind(b)
 }
 
-// TestUnboundAtABrokerThatIsForsaken: a broker that is taken out of the inventory while it does not answer holds up no unbind,
-// one that answers does until the binding is deleted there, and so does one that only does not answer.
-func TestUnboundAtABrokerThatIsForsaken(t *testing.T) {
-	for name, row := range map[string]struct{ answers, removed, goes bool }{
-		"dead and taken out":   {removed: true, goes: true},
-		"alive and taken out":  {answers: true, removed: true},
-		"dead, and still here": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := newUpstream(t, false)
-			b := u.order("b", "")
-			u.pass(b, ended)
-			broker := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}}
-			if err := u.hub.Get(t.Context(), client.ObjectKeyFromObject(broker), broker); err != nil {
-				t.Fatal(err)
-			}
-			broker.Finalizers, broker.Status.Conditions = []string{v1alpha1.Finalizer}, nil
-			v1alpha1.SetCondition(&broker.Status.Conditions, 1, v1alpha1.ConditionReachable, map[bool]metav1.ConditionStatus{false: metav1.ConditionFalse, true: metav1.ConditionTrue}[row.answers], "Probed", "")
-			if err := u.hub.Update(t.Context(), broker); err != nil {
-				t.Fatal(err)
-			}
-			if row.removed {
-				if err := u.hub.Delete(t.Context(), broker); err != nil {
-					t.Fatal(err)
-				}
-			}
-			u.front = func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
-				w.WriteHeader(http.StatusBadGateway)
-				return true
-			}
-			if err := u.hub.Delete(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
-			passes := 0
-			u.pass(b, func(b *v1alpha1.ServiceBinding) bool { passes++; return b.Name == "" || passes == 3 })
-			if gone := b.Name == ""; gone != row.goes {
-				t.Errorf("it is gone: %t, and %v", gone, u.err)
-			}
-		})
-	}
-}
-
 // TestTheHubMayFailOnce: each request to the hub, and each write of another status, fails once while a broker binds and
 // unbinds, or refuses. The pass says so, and the end is as without.
 func TestTheHubMayFailOnce(t *testing.T) {

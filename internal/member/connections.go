@@ -72,6 +72,16 @@ func (c *Connections) Cluster(ctx context.Context, name string) (*v1alpha1.Membe
 	return &cluster, nil
 }
 
+// Present reads a MemberCluster from which something is to be removed. It returns nil if nothing can be removed there any
+// more: the cluster has left the inventory, or is forsaken (v1alpha1.MemberCluster.IsForsaken).
+func (c *Connections) Present(ctx context.Context, name string) (*v1alpha1.MemberCluster, error) {
+	cluster, err := c.Cluster(ctx, name)
+	if IsUnknown(err) || err == nil && cluster.IsForsaken() {
+		return nil, nil
+	}
+	return cluster, err
+}
+
 // Get returns the connection to a member cluster. It reads the MemberCluster, then calls Open.
 func (c *Connections) Get(ctx context.Context, name string) (*Connection, error) {
 	cluster, err := c.Cluster(ctx, name)
