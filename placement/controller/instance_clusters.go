@@ -59,7 +59,7 @@ func (r *instanceReconciler) former(s *scope, state *v1alpha1.InstanceState, run
 
 // one calls a driver's method for a placement, if the cluster has a place for the call.
 func (r *instanceReconciler) one(ctx context.Context, s *scope, d delivery.Delivery, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
-	name, driver, err := r.driver(s, d.Placement.Cluster)
+	name, driver, err := r.driver(s, d)
 	if err != nil {
 		return err
 	}
@@ -125,19 +125,20 @@ func (a *applied) forget(instance string) {
 	delete(a.said, instance)
 }
 
-// driver returns the driver, and its name, that delivers to a cluster. If the cluster is not in the inventory, it
+// driver returns the driver of a delivery, and its name. If the cluster is not in the inventory, it
 // is the driver of peerings if the instance has a peering with it, which has objects on other
 // clusters too; otherwise the default driver, whose error explains the problem. For a cluster that
 // does not answer it returns *unreachableError, so that no worker waits for it; the inventory wakes
-// the instances there when it answers again.
-func (r *instanceReconciler) driver(s *scope, cluster string) (name string, driver delivery.Driver, err error) {
+// the instances there when it answers again. A removal from a forsaken cluster asks only the others.
+func (r *instanceReconciler) driver(s *scope, d delivery.Delivery) (name string, driver delivery.Driver, err error) {
+	cluster, removal := d.Placement.Cluster, d.State == nil
 	name = v1alpha1.DriverKube
 	if s.peeredWith(cluster) {
 		name = v1alpha1.DriverLiqo
 	}
 	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
 		name = known.Driver
-		if !known.Ready {
+		if !known.Ready && !(removal && known.IsForsaken()) {
 			return name, nil, &unreachableError{cluster, known.Unready}
 		}
 	}

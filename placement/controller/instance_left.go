@@ -73,10 +73,11 @@ func (r *instanceReconciler) cleanable(s *scope) (gone, ready []string, since ti
 	for i := range s.Status.Left {
 		left := &s.Status.Left[i]
 		c := snapshot.Cluster(left.Cluster)
+		lost := c == nil || c.IsForsaken()
 		switch wait := left.Since.Add(r.overlap(s, left)).Sub(s.now); {
-		case c == nil, c.IsForsaken():
+		case r.isGone(s, left.Cluster), lost && s.Status.IsOn(left.Cluster): // in the latter case something is left on the cluster alone
 			gone = append(gone, left.Cluster)
-		case !c.Ready: // the inventory wakes the instance when it answers
+		case !lost && !c.Ready: // the inventory wakes the instance when it answers
 		case wait > 0:
 			s.lookAgain(wait)
 		case s.Status.IsOn(left.Cluster) && (s.Status.IsUndelivered() || s.Status.Copying != nil): // something else is delivered first

@@ -167,15 +167,11 @@ func (r *instanceReconciler) unready(s *scope, due []v1alpha1.Departure) (news b
 	return news
 }
 
-// forsaken returns the clusters from which nothing can be removed any more.
-func (r *instanceReconciler) forsaken() []string {
-	var names []string
-	for _, c := range r.inventory.Snapshot().Clusters() {
-		if c.IsForsaken() {
-			names = append(names, c.Name)
-		}
-	}
-	return names
+// isGone reports whether nothing of the instance can be removed any more by way of a cluster: it has left the inventory, or is
+// forsaken. A placement with a peering has objects on other clusters too, and their driver removes those.
+func (r *instanceReconciler) isGone(s *scope, cluster string) bool {
+	c := r.inventory.Snapshot().Cluster(cluster)
+	return (c == nil || c.IsForsaken()) && !s.peeredWith(cluster)
 }
 
 // answering returns the clusters that answer.

@@ -29,11 +29,11 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 		waits := &delivery.PendingError{Step: "delete bindings", Detail: fmt.Sprintf("%d left", left)}
 		return r.retry(ctx, s, waits)
 	}
-	forsaken := r.forsaken()
-	if result, err := r.leave(ctx, s, forsaken); err != nil || !result.IsZero() {
+	if result, err := r.leave(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	touched := lists.Without(lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters(), s.Status.LeftClusters()), forsaken)
+	touched := lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters(), s.Status.LeftClusters())
+	touched = slices.DeleteFunc(touched, func(cluster string) bool { return r.isGone(s, cluster) })
 	if len(touched) > 0 {
 		if err := r.leadership.Confirm(ctx); err != nil {
 			return ctrl.Result{}, err
@@ -92,11 +92,11 @@ func (r *instanceReconciler) deleteAll(ctx context.Context, bindings []v1alpha1.
 
 // leave takes the cluster that was made for the instance out of the inventory if its driver is not asked to remove it:
 // because the management cluster is forsaken, or has left the inventory, or because the provision failed and so is nowhere.
-func (r *instanceReconciler) leave(ctx context.Context, s *scope, forsaken []string) (ctrl.Result, error) {
-	snapshot, everywhere := r.inventory.Snapshot(), s.Status.Everywhere()
+func (r *instanceReconciler) leave(ctx context.Context, s *scope) (ctrl.Result, error) {
+	everywhere := s.Status.Everywhere()
 	leaver, makes := r.drivers[v1alpha1.DriverCAPI].(delivery.Leaver)
 	if !makes || len(everywhere) > 0 && !slices.ContainsFunc(everywhere, func(p *v1alpha1.Placement) bool {
-		return p.Shape != nil && (slices.Contains(forsaken, p.Cluster) || snapshot.Cluster(p.Cluster) == nil)
+		return p.Shape != nil && r.isGone(s, p.Cluster)
 	}) {
 		return ctrl.Result{}, nil
 	}

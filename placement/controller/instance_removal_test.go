@@ -101,6 +101,56 @@ func TestOnlyTheEndOfANamespaceIsNewsOfARemoval(t *testing.T) {
 	}
 }
 
+// An instance with a peering has objects on other clusters than the one that it is placed on. They are removed also if that one is
+// lost and taken out of the inventory, or has left it, after which nothing waits for it.
+func TestObjectsOfAPeeringAreRemovedThoughTheProviderIsLost(t *testing.T) {
+	taken := func(c *placement.Cluster) { c.Removed, c.Cordoned = true, true }
+	peered := func(t *testing.T) *world {
+		w := onEU(t)
+		w.reconciler.drivers[v1alpha1.DriverLiqo] = w.driver
+		w.change("eu", func(c *placement.Cluster) { c.Driver = v1alpha1.DriverLiqo })
+		instance := w.instance("si-a")
+		for _, d := range instance.Status.Decisions() {
+			d.Placements[0].Peering = &v1alpha1.PlacementPeering{Consumer: "own", Hub: "hub", Node: "node"}
+		}
+		w.must(w.hub.Status().Update(t.Context(), instance))
+		w.lose("eu")
+		return w
+	}
+	for name, leave := range map[string]func(w *world){
+		"being taken out": func(w *world) { w.change("eu", taken) },
+		"has left":        func(w *world) { w.inventory.DeleteCluster("eu") },
+	} {
+		t.Run("deprovisioned, "+name, func(t *testing.T) {
+			w := peered(t)
+			w.deprovision("si-a")
+			w.driver.called()
+			_, _ = w.pass("si-a")
+			if calls := w.driver.called(); len(calls) > 0 || w.gone("si-a") {
+				t.Errorf("a cluster that does not answer is asked %v", calls)
+			}
+			leave(w)
+			_, err := w.pass("si-a")
+			w.must(err)
+			if calls := w.driver.called(); !slices.Equal(calls, []string{"remove eu"}) || !w.gone("si-a") {
+				t.Errorf("the calls were %v, and the instance is gone: %t", calls, w.gone("si-a"))
+			}
+		})
+		t.Run("moved, "+name, func(t *testing.T) {
+			w := peered(t)
+			w.after(v1alpha1.UnreachableSeconds*time.Second + time.Second)
+			w.wantLeft(w.settle("si-a"), 2, "eu")
+			w.driver.called()
+			leave(w)
+			w.wantLeft(w.settle("si-a"), 0)
+			if calls := w.driver.called(); !slices.Contains(calls, "remove eu") {
+				t.Errorf("the calls were %v", calls)
+			}
+			w.wantReserved("eu", 0)
+		})
+	}
+}
+
 // A cluster that was made for an instance leaves the inventory with the instance also if its management cluster is lost,
 // and is being removed by the operator or has left the inventory.
 func TestAMadeClusterLeavesTheInventoryWithItsInstance(t *testing.T) {

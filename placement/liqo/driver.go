@@ -39,6 +39,8 @@ type route struct {
 	delivery.Delivery
 	*v1alpha1.PlacementPeering
 	peerings []leg
+	// gone is true if nothing can be removed from the chosen cluster any more. It is set for removals only.
+	gone bool
 }
 
 // leg is one peering of a route.

@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // end removes everything that the peering has created, dependent objects first, and then
-// removes the finalizer. It does not wait for clusters that have left the inventory.
+// removes the finalizer. It does not wait for clusters that have left the inventory, or are taken out of it while they do
+// not answer.
 func (r *Peerings) end(ctx context.Context, peering *v1alpha1.Peering) error {
 	if !controllerutil.ContainsFinalizer(peering, v1alpha1.Finalizer) {
 		return nil
@@ -84,12 +84,9 @@ func (r *Peerings) dismantle(ctx context.Context, peering *v1alpha1.Peering) err
 // reopen connects to a side of a peering that ends. It returns nil if there is nothing for
 // Sluice to remove there.
 func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha1.LiqoNetwork) (*side, error) {
-	cluster, err := r.Connections.Cluster(ctx, name)
-	if member.IsUnknown(err) || err == nil && cluster.IsJoined() {
-		return nil, nil // there is nothing to do, whether it answers or not
-	}
-	if err != nil {
-		return nil, err
+	cluster, err := r.Connections.Present(ctx, name)
+	if err != nil || cluster == nil || cluster.IsJoined() {
+		return nil, err // if it has joined there is nothing to do, whether it answers or not
 	}
 	s, err := reach(ctx, r.Connections, r.Hub, cluster)
 	if err != nil {

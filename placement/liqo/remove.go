@@ -9,14 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // Remove removes what was delivered: first the extension of the namespace, then the namespace,
 // then the node, and last the peerings that no other instance needs. It returns nil only when
-// all of them are gone.
+// all of them are gone. If the chosen cluster is gone, it deletes them without waiting.
 func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 	// The delivery of a removal names only the cluster.
 	known := false
@@ -37,25 +36,27 @@ func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 }
 
 func (r *route) remove(ctx context.Context) error {
-	if err := r.removeNamespace(ctx); err != nil {
+	chosen, err := r.Namespaces.Connections.Present(ctx, r.Placement.Cluster)
+	if err != nil {
 		return err
 	}
-	if r.Node != "" {
-		on, err := open(ctx, r.Namespaces.Connections, r.Namespaces.Hub, r.peerings[0].consumer)
-		if err != nil && !member.IsUnknown(err) {
+	r.gone = chosen == nil
+	for _, step := range []func(context.Context) error{r.removeNamespace, r.removeNode, r.releaseAll} {
+		if err := r.await(step(ctx)); err != nil {
 			return err
 		}
-		if err == nil {
-			if err := r.removeNode(ctx, on); err != nil {
-				return err
-			}
-		}
 	}
-	var failures []error
-	for _, l := range r.peerings {
-		failures = append(failures, r.release(ctx, l))
+	return nil
+}
+
+// await returns the error of a removal, unless it is a wait and the chosen cluster is gone. Liqo (v1.2) keeps an object until
+// its replica on the other cluster is deleted. If that cluster never answers again, the wait ends only when an operator runs
+// `liqoctl force unpeer`.
+func (r *route) await(err error) error {
+	if r.gone && isPending(err) {
+		return nil
 	}
-	return first(failures...)
+	return err
 }
 
 // removeNamespace removes the instance's namespace from the chosen cluster, the hub or the
@@ -63,16 +64,16 @@ func (r *route) remove(ctx context.Context) error {
 // there until the last of them goes, and only extends to fewer clusters.
 func (r *route) removeNamespace(ctx context.Context) error {
 	if r.Node == "" {
+		if r.gone {
+			return nil
+		}
 		return r.Namespaces.Remove(ctx, r.Delivery)
 	}
 	if !extends(r.PlacementPeering) {
 		return nil
 	}
-	on, err := open(ctx, r.Namespaces.Connections, r.Namespaces.Hub, nodeHolder(r.PlacementPeering))
-	if member.IsUnknown(err) {
-		return nil
-	}
-	if err != nil {
+	on, err := openPresent(ctx, r.Namespaces.Connections, r.Namespaces.Hub, nodeHolder(r.PlacementPeering))
+	if err != nil || on == nil {
 		return err
 	}
 	t := tenant.Of(on.connection, r.Namespaces.Hub, r.Instance)
@@ -87,16 +88,23 @@ func (r *route) removeNamespace(ctx context.Context) error {
 	case stays: // the remaining placements create it anew
 		return nil
 	case standing == tenant.Held:
-		if err := on.withdraw(ctx, t); err != nil {
+		if err := r.await(on.withdraw(ctx, t)); err != nil {
 			return err
 		}
 	}
 	return t.Remove(ctx)
 }
 
-// removeNode deletes the virtual node. It needs the provider's identity from the Peering;
+// removeNode deletes the virtual node, if there is one. It needs the provider's identity from the Peering;
 // without it there is no node.
-func (r *route) removeNode(ctx context.Context, on *side) error {
+func (r *route) removeNode(ctx context.Context) error {
+	if r.Node == "" {
+		return nil
+	}
+	on, err := openPresent(ctx, r.Namespaces.Connections, r.Namespaces.Hub, r.peerings[0].consumer)
+	if err != nil || on == nil {
+		return err
+	}
 	peering, err := r.read(ctx, r.Live, r.peerings[0])
 	if apierrors.IsNotFound(err) || err == nil && peering.Status.Provider == nil {
 		return nil
@@ -113,6 +121,15 @@ func (r *route) removeNode(ctx context.Context, on *side) error {
 		return on.pending("delete namespace "+on.namespace(), "")
 	}
 	return on.removeNode(ctx, r.Node)
+}
+
+// releaseAll deletes the peerings that no other instance needs.
+func (r *route) releaseAll(ctx context.Context) error {
+	var failures []error
+	for _, l := range r.peerings {
+		failures = append(failures, r.release(ctx, l))
+	}
+	return first(failures...)
 }
 
 // release deletes a peering that no other instance needs, and waits until it is gone. An

@@ -50,6 +50,15 @@ func open(ctx context.Context, connections *member.Connections, hub, name string
 	return reach(ctx, connections, hub, cluster)
 }
 
+// openPresent is open for removals. It returns nil if nothing can be removed from the cluster any more.
+func openPresent(ctx context.Context, connections *member.Connections, hub, name string) (*side, error) {
+	cluster, err := connections.Present(ctx, name)
+	if err != nil || cluster == nil {
+		return nil, err
+	}
+	return reach(ctx, connections, hub, cluster)
+}
+
 // reach is open for a cluster that has been read.
 func reach(ctx context.Context, connections *member.Connections, hub string, cluster *v1alpha1.MemberCluster) (*side, error) {
 	if c := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable); c != nil && c.Status == metav1.ConditionFalse {
