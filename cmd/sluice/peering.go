@@ -164,28 +164,38 @@ func newPeeringRemoveCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove CONSUMER PROVIDER",
 		Short: "End a peering that no instance needs",
-		Args:  cobra.ExactArgs(2),
+		Long: `End a peering that no instance needs.
+
+One that Sluice refuses to set up, for instance because Liqo was installed again, is ended in any case; the next
+delivery of an instance that needs it makes another one.`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
-			return removePeering(cmd, c, newPeering(hub, args[0], args[1]), patience)
+			peering := newPeering(hub, args[0], args[1])
+			if err := c.Get(cmd.Context(), client.ObjectKeyFromObject(peering), peering); err != nil {
+				return fmt.Errorf("end the peering of %s and %s: %w", args[0], args[1], err)
+			}
+			return removePeering(cmd, c, peering, patience)
 		},
 	}
 	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until it is deleted; 0 does not wait")
 	return cmd
 }
 
-// removePeering deletes a peering, unless an instance has virtual nodes through it.
+// removePeering deletes a peering that was read, unless an instance needs it. One that is refused serves no instance, and is
+// made anew by what needs it; one by invitation is not, because its owner has to accept another invitation first.
 func removePeering(cmd *cobra.Command, c client.Client, peering *v1alpha1.Peering, patience time.Duration) error {
 	consumer, provider := peering.Spec.Consumer, peering.Spec.Provider
 	var instances v1alpha1.ServiceInstanceList
 	if err := c.List(cmd.Context(), &instances, client.InNamespace(peering.Namespace)); err != nil {
 		return fmt.Errorf("list instances: %w", err)
 	}
+	replaceable := liqo.IsRefused(peering) && peering.Spec.Invited == nil
 	for i := range instances.Items {
-		if liqo.Takes(&instances.Items[i], consumer, provider) {
+		if !replaceable && liqo.Takes(&instances.Items[i], consumer, provider) {
 			return fmt.Errorf("instance %s needs the peering of %s and %s: deprovision it first", instances.Items[i].Spec.InstanceID, consumer, provider)
 		}
 	}

@@ -234,10 +234,16 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 }
 
 // mayJoinAs returns an error if the name is that of a member cluster that did not join by
-// invitation. The cluster has no UID if there is none of that name.
-func mayJoinAs(cluster *v1alpha1.MemberCluster) error {
-	if cluster.UID != "" && !cluster.IsJoined() {
+// the invitation of the cluster with. The cluster has no UID if there is none of that name.
+func mayJoinAs(cluster *v1alpha1.MemberCluster, with string) error {
+	switch {
+	case cluster.UID == "":
+		return nil
+	case !cluster.IsJoined():
 		return errors.New("another member cluster has that name, and did not join by invitation")
+	case cluster.Spec.Liqo.Joined.With != with:
+		inviting := cluster.Spec.Liqo.Joined.With
+		return fmt.Errorf("it has joined by the invitation of %s, and is peered with no other cluster: `sluice peering withdraw %s --with %s` first", inviting, cluster.Name, inviting)
 	}
 	return nil
 }
@@ -265,7 +271,7 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	if err := c.Get(ctx, key, known); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cluster %s: %w", key.Name, err)
 	}
-	if err := mayJoinAs(known); err != nil { // before its credentials are replaced
+	if err := mayJoinAs(known, answer.With); err != nil { // before its credentials are replaced
 		return fmt.Errorf("cluster %s: %w", key.Name, err)
 	}
 	named := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
@@ -288,7 +294,7 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	}
 	given := givenOf(cmd)
 	cluster, err := registration.Hub{Client: c, Owner: fieldOwner}.Change(ctx, key, func(cluster *v1alpha1.MemberCluster) error {
-		if err := mayJoinAs(cluster); err != nil {
+		if err := mayJoinAs(cluster, answer.With); err != nil {
 			return err
 		}
 		if err := f.describe(cluster, given); err != nil {
@@ -332,14 +338,15 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 }
 
 // withdraw deletes the peering that a cluster was invited to, in either role, and the
-// MemberCluster if it has joined by that invitation.
+// MemberCluster if it has joined by that invitation. It is an error if neither is there.
 func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with string, patience time.Duration) error {
-	ctx := cmd.Context()
+	ctx, withdrawn := cmd.Context(), false
 	for _, role := range []v1alpha1.PeeringSide{v1alpha1.SideProvider, v1alpha1.SideConsumer} {
 		peering := invitedPeering(hub, role, name, with)
 		err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering)
 		if err == nil && peering.IsInvited(role) {
 			err = removePeering(cmd, c, peering, patience)
+			withdrawn = withdrawn || err == nil
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return err
@@ -350,7 +357,10 @@ func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with str
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err == nil && (cluster.Spec.Liqo == nil || cluster.Spec.Liqo.Joined == nil || cluster.Spec.Liqo.Joined.With != with) {
+	if err == nil && (!cluster.IsJoined() || cluster.Spec.Liqo.Joined.With != with) {
+		if withdrawn {
+			return nil
+		}
 		return fmt.Errorf("cluster %s was not peered with %s by invitation, and is not removed", name, with)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -171,10 +172,11 @@ func TestPeeringDocuments(t *testing.T) {
 func TestOperatorOfInvitations(t *testing.T) {
 	h, c, operator, must := operatedHub(t)
 	readyCluster(t, c, h.Namespace, "eu", 4)
+	with := "eu"
 	answer := func(role v1alpha1.PeeringSide, clusterID string) string {
 		text, err := yaml.Marshal(liqo.Answer{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: liqo.KindAnswer},
-			Cluster:  "theirs", With: "eu", Role: role, Network: v1alpha1.LiqoNetwork{ClusterID: clusterID}, PublicKey: []byte("key"),
+			Cluster:  "theirs", With: with, Role: role, Network: v1alpha1.LiqoNetwork{ClusterID: clusterID}, PublicKey: []byte("key"),
 			Kubeconfig: "kubeconfig", Identity: "identity", Handshake: &v1alpha1.LiqoHandshake{PublicKey: []byte("p"), Signature: []byte("s"), CSR: []byte("c")},
 		})
 		if err != nil {
@@ -242,5 +244,63 @@ func TestOperatorOfInvitations(t *testing.T) {
 	if err := c.Get(t.Context(), key, cluster); err != nil || cluster.Spec.Liqo.Joined.Identity == nil || len(cluster.Spec.Consumers) != 0 {
 		t.Errorf("joined as a provider: %v, %+v", err, cluster.Spec)
 	}
+
+	readyCluster(t, c, h.Namespace, "us", 4)
+	with = "us"
+	refused("run the command again", "peering", "invite", "theirs", "--cluster-id", "their-id", "--with", "us", "--wait", "0")
+	before := cluster.DeepCopy()
+	refused("it has joined by the invitation of eu, and is peered with no other cluster: `sluice peering withdraw theirs --with eu` first", join(answer(v1alpha1.SideProvider, "their-id"), "--provider", "acme")...)
+	if err := c.Get(t.Context(), key, cluster); err != nil || !equality.Semantic.DeepEqual(cluster.Spec, before.Spec) {
+		t.Errorf("joined by another invitation: %v, %+v", err, cluster.Spec)
+	}
+	must("peering", "withdraw", "theirs", "--with", "us", "--wait", "0")
+	if err := c.Get(t.Context(), key, cluster); err != nil || !cluster.DeletionTimestamp.IsZero() {
+		t.Errorf("an open invitation was withdrawn, and the cluster with it: %v", err)
+	}
 	must("peering", "withdraw", "theirs", "--with", "eu", "--wait", "0")
+}
+
+// TestWhichPeeringsEnd: a peering that an instance needs ends only if Sluice refuses it, and the next delivery can make another one.
+func TestWhichPeeringsEnd(t *testing.T) {
+	h, c, operator, _ := operatedHub(t)
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "si-1"},
+		Spec:       v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "one", ServiceID: "s", Desired: v1alpha1.InstanceState{PlanID: "p"}},
+	}
+	if err := c.Create(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	instance.Status.Decision = &v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{
+		Cluster: "eu", Reserved: corev1.ResourceList{}, Peering: &v1alpha1.PlacementPeering{Consumer: "theirs", Node: "node"},
+	}}}
+	if err := c.Status().Update(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		reason  string
+		invited *v1alpha1.InvitedCluster
+		ends    bool
+	}{
+		{"Ready", nil, false},
+		{v1alpha1.ReasonInProgress, nil, false},
+		{"Refused", &v1alpha1.InvitedCluster{Role: v1alpha1.SideConsumer, ClusterID: "their-id"}, false},
+		{"Refused", nil, true},
+	} {
+		peering := newPeering(&hubFlags{namespace: h.Namespace}, "theirs", "eu")
+		peering.Spec.Modules, peering.Spec.Invited = v1alpha1.ModulesFor(true), row.invited
+		if err := c.Create(t.Context(), peering); err != nil {
+			t.Fatal(err)
+		}
+		v1alpha1.SetCondition(&peering.Status.Conditions, peering.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, row.reason, "")
+		if err := c.Status().Update(t.Context(), peering); err != nil {
+			t.Fatal(err)
+		}
+		_, err := operator("peering", "remove", "theirs", "eu", "--wait", "0")
+		if row.ends && err != nil || !row.ends && (err == nil || !strings.Contains(err.Error(), "instance one needs the peering of theirs and eu")) {
+			t.Errorf("%s, invited as %+v: %v", row.reason, row.invited, err)
+		}
+		if err := c.Delete(t.Context(), peering); row.ends != apierrors.IsNotFound(err) {
+			t.Errorf("%s, invited as %+v: afterwards %v", row.reason, row.invited, err)
+		}
+	}
 }

@@ -214,7 +214,7 @@ func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	switch {
 	case ready == nil || ready.ObservedGeneration != peering.Generation:
 		return waits
-	case ready.Reason == reasonRefused:
+	case IsRefused(peering):
 		return &delivery.RefusedError{Reason: fmt.Sprintf("%s cannot be peered with %s: %s", l.consumer, l.provider, ready.Message)}
 	case ready.Status != metav1.ConditionTrue:
 		waits.Detail = ready.Message

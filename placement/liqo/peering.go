@@ -153,6 +153,9 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 	if err := first(noConsumer, noProvider); err != nil {
 		return err
 	}
+	if err := first(consumer.mayPeer(provider), provider.mayPeer(consumer)); err != nil {
+		return err
+	}
 	if err := r.introduce(ctx, peering, consumer, provider); err != nil {
 		return err
 	}
@@ -234,7 +237,7 @@ func (r *Peerings) introduce(ctx context.Context, peering *v1alpha1.Peering, con
 		if before := *one.of; before != nil && before.ClusterID != one.own.ClusterID {
 			return &delivery.RefusedError{
 				Reason: fmt.Sprintf("%s was cluster %s to Liqo and is %s now", one.cluster.Name, before.ClusterID, one.own.ClusterID),
-				Remedy: "delete the peering; what needs it makes another one",
+				Remedy: "end the peering with `sluice peering remove`, and what needs it makes another one; withdraw an invitation instead, and make another one",
 			}
 		}
 		*one.of = &one.own
@@ -312,6 +315,12 @@ func condition(peering *v1alpha1.Peering, kind, reason, message string, err erro
 
 // reasonRefused means that a retry cannot help.
 const reasonRefused = "Refused"
+
+// IsRefused reports whether the present state of a peering is that a retry cannot help.
+func IsRefused(peering *v1alpha1.Peering) bool {
+	ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.ObservedGeneration == peering.Generation && ready.Reason == reasonRefused
+}
 
 func reasonOf(err error) string {
 	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {

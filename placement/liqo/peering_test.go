@@ -42,6 +42,7 @@ func TestOnClusters(t *testing.T) {
 		{"what depends on something goes before it", "order", theOrderOfTheEnd},
 		{"somebody else's peering is left alone", "foreign", foreignPeeringsAreLeftAlone},
 		{"a cluster that has left is not waited for", "left", clustersThatLeftAreNotWaitedFor},
+		{"a cluster that has joined is peered with no other", "joined", joinedClustersArePeeredWithNoOther},
 		{"a provider that is taken out while it does not answer is not waited for", "forsaken", forsakenProvidersAreNotWaitedFor},
 		{"both directions share one network, and either may end", "both", bothDirectionsShareTheNetwork},
 		{"two instances share a peering, and the last one ends it", "share", instancesShareAPeering},

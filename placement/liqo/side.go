@@ -92,6 +92,19 @@ func (s *side) joined() *v1alpha1.JoinedPeering {
 	return s.cluster.Spec.Liqo.Joined
 }
 
+// mayPeer returns *delivery.RefusedError if the cluster has joined by the invitation of another cluster. Its owner has agreed to
+// that one peering, and its answer has keys and credentials for that one cluster.
+func (s *side) mayPeer(with *side) error {
+	joined := s.joined()
+	if joined == nil || joined.With == with.cluster.Name {
+		return nil
+	}
+	return &delivery.RefusedError{
+		Reason: fmt.Sprintf("%s has joined by the invitation of %s, and is peered with no other cluster", s.cluster.Name, joined.With),
+		Remedy: fmt.Sprintf("end this peering, or withdraw that invitation before %s joins by another one", s.cluster.Name),
+	}
+}
+
 // identify reads the cluster's identity in Liqo.
 func (s *side) identify(ctx context.Context) error {
 	if joined := s.joined(); joined != nil {
