@@ -16,5 +16,5 @@
 //   - a plain 404 for an API that is not in the server's own list of APIs.
 //
 // Answers 429 and 5xx pass unchanged: client-go retries them, and no caller concludes anything
-// from them.
+// from them. [Bound] limits the length of all answers: those of a member cluster may be a stranger's.
 package answers

@@ -126,6 +126,9 @@ func headOf(response *http.Response) (*head, error) {
 	var read bytes.Buffer
 	h, err := jsonHead(io.TeeReader(response.Body, &read))
 	response.Body = joined{io.MultiReader(&read, response.Body), rest}
+	if IsTooLarge(err) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, doubtful("it is not an object of the API: %s", excerpt(read.Bytes()))
 	}
