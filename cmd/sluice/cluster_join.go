@@ -71,11 +71,11 @@ func (f *clusterJoinFlags) join(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
-	config, err := member.Config(kubeconfig)
+	given, err := member.ParseKubeconfig(kubeconfig)
 	if err != nil {
 		return err
 	}
-	name, err := f.send(cmd.Context(), token, market.Access{Server: config.Host, CA: string(config.CAData), TLSServerName: config.ServerName, Token: config.BearerToken})
+	name, err := f.send(cmd.Context(), token, market.Access{Server: given.Server, CA: string(given.CA), TLSServerName: given.TLSServerName, Token: given.Token})
 	if err != nil {
 		return fmt.Errorf("%w; Sluice's account is on the cluster: repeat the command, or remove the account with `sluice cluster manifest | kubectl delete -f -`", err)
 	}

@@ -53,7 +53,7 @@ func TestAccessInSecrets(t *testing.T) {
 		answer, err := yaml.Marshal(liqo.Answer{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: liqo.KindAnswer},
 			Cluster:  name, With: "eu", Role: v1alpha1.SideProvider, Network: v1alpha1.LiqoNetwork{ClusterID: "their-id"}, PublicKey: []byte("key"),
-			Kubeconfig: "theirs", Identity: "identity",
+			Kubeconfig: answered(""), Identity: answered(""),
 		})
 		if err != nil {
 			t.Fatal(err)

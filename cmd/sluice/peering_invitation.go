@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 	"github.com/sluice-dev/sluice/placement/liqo"
 	"github.com/sluice-dev/sluice/placement/registration"
@@ -279,18 +280,28 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	if err != nil {
 		return err
 	}
-	access, err := store.Store(ctx, named, []byte(answer.Kubeconfig))
+	kubeconfig, err := rewritten("kubeconfig", answer.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
+	var identity []byte
+	if !consumes {
+		if identity, err = rewritten("identity", answer.Identity); err != nil {
+			return fmt.Errorf("cluster %s: %w", key.Name, err)
+		}
+	}
+	access, err := store.Store(ctx, named, kubeconfig)
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", key.Name, err)
 	}
 	joined := &v1alpha1.JoinedPeering{With: answer.With, PublicKey: answer.PublicKey, Network: answer.Network, Handshake: answer.Handshake}
 	named.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined}
 	if !consumes {
-		identity, err := store.Store(ctx, v1alpha1.JoinedIdentity(named), []byte(answer.Identity))
+		access, err := store.Store(ctx, v1alpha1.JoinedIdentity(named), identity)
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", key.Name, err)
 		}
-		joined.Identity = &identity
+		joined.Identity = &access
 	}
 	given := givenOf(cmd)
 	cluster, err := registration.Hub{Client: c, Owner: fieldOwner}.Change(ctx, key, func(cluster *v1alpha1.MemberCluster) error {
@@ -314,6 +325,15 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 		return nil
 	}
 	return errors.Join(awaitCluster(ctx, cmd.OutOrStdout(), c, cluster, f.wait), awaitPeering(cmd, c, peering, f.wait, func() bool { return false }))
+}
+
+// rewritten returns the kubeconfig in a field of an answer with the server and the inline credentials only.
+func rewritten(field, given string) ([]byte, error) {
+	kubeconfig, err := member.ParseForeign([]byte(given))
+	if err != nil {
+		return nil, fmt.Errorf("the answer is refused: %s: %w", field, err)
+	}
+	return kubeconfig.Marshal()
 }
 
 func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {

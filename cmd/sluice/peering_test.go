@@ -167,18 +167,32 @@ func TestPeeringDocuments(t *testing.T) {
 	}
 }
 
+// answered is a kubeconfig in an answer, whose user has another line too. The line "proxy" names a proxy instead.
+func answered(more string) string {
+	proxy := ""
+	if more == "proxy" {
+		proxy, more = ", proxy-url: http://10.0.0.1", ""
+	}
+	return "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n" +
+		"clusters: [{name: a, cluster: {server: https://theirs.example" + proxy + "}}]\nusers:\n- name: a\n  user:\n    token: b\n    " + more + "\n"
+}
+
 // TestOperatorOfInvitations: a cluster joins in the role of its invitation, and is
 // forgotten with the invitation.
 func TestOperatorOfInvitations(t *testing.T) {
 	h, c, operator, must := operatedHub(t)
 	readyCluster(t, c, h.Namespace, "eu", 4)
 	with := "eu"
-	answer := func(role v1alpha1.PeeringSide, clusterID string) string {
-		text, err := yaml.Marshal(liqo.Answer{
+	answer := func(role v1alpha1.PeeringSide, clusterID string, change ...func(*liqo.Answer)) string {
+		a := liqo.Answer{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: liqo.KindAnswer},
 			Cluster:  "theirs", With: with, Role: role, Network: v1alpha1.LiqoNetwork{ClusterID: clusterID}, PublicKey: []byte("key"),
-			Kubeconfig: "kubeconfig", Identity: "identity", Handshake: &v1alpha1.LiqoHandshake{PublicKey: []byte("p"), Signature: []byte("s"), CSR: []byte("c")},
-		})
+			Kubeconfig: answered(""), Identity: answered(""), Handshake: &v1alpha1.LiqoHandshake{PublicKey: []byte("p"), Signature: []byte("s"), CSR: []byte("c")},
+		}
+		for _, c := range change {
+			c(&a)
+		}
+		text, err := yaml.Marshal(a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,6 +253,19 @@ func TestOperatorOfInvitations(t *testing.T) {
 	refused("run the command again", invite...)
 	if p := peering("eu", "theirs"); !p.IsInvited(v1alpha1.SideProvider) {
 		t.Errorf("invited as a provider: %+v", p.Spec)
+	}
+	for field, given := range map[string]string{
+		"exec plugins":  "exec: {command: /bin/sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}",
+		"tokenFile":     "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+		"impersonation": "as: system:admin",
+		"proxy-url":     "proxy",
+	} {
+		refused("the answer is refused: identity: ", join(answer(v1alpha1.SideProvider, "their-id", func(a *liqo.Answer) { a.Identity = answered(given) }))...)
+		refused(field, join(answer(v1alpha1.SideProvider, "their-id", func(a *liqo.Answer) { a.Identity = answered(given) }))...)
+		refused(field, join(answer(v1alpha1.SideProvider, "their-id", func(a *liqo.Answer) { a.Kubeconfig = answered(given) }))...)
+	}
+	if err := c.Get(t.Context(), key, cluster); !apierrors.IsNotFound(err) {
+		t.Errorf("the cluster whose answer is refused: %v", err)
 	}
 	must(join(answer(v1alpha1.SideProvider, "their-id"), "--provider", "acme")...)
 	if err := c.Get(t.Context(), key, cluster); err != nil || cluster.Spec.Liqo.Joined.Identity == nil || len(cluster.Spec.Consumers) != 0 {

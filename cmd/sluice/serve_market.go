@@ -99,7 +99,7 @@ func loginOf(login func(context.Context, string) (string, error)) func(context.C
 // connectOf makes refusals of clusters those of the market.
 func connectOf(newcomers *registration.Newcomers) func(context.Context, *v1alpha1.MemberCluster, market.Access) (string, error) {
 	return func(ctx context.Context, cluster *v1alpha1.MemberCluster, given market.Access) (string, error) {
-		uid, err := newcomers.Take(ctx, cluster, kube.Kubeconfig{Server: given.Server, CA: []byte(given.CA), TLSServerName: given.TLSServerName, Token: given.Token})
+		uid, err := newcomers.Take(ctx, cluster, member.Kubeconfig{Server: given.Server, CA: []byte(given.CA), TLSServerName: given.TLSServerName, Token: given.Token})
 		if refused := (*registration.RefusedError)(nil); errors.As(err, &refused) {
 			return "", &market.Error{Status: http.StatusUnprocessableEntity, Code: "ClusterRefused", Description: refused.Error() + "."}
 		}

@@ -39,7 +39,8 @@ type Connections struct {
 	// Wrap is put around the transport of every connection, to refuse writes of a replica that
 	// does not lead. It may be nil.
 	Wrap transport.WrapperFunc
-	// AllowAddresses are addresses of guarded clusters that may be reached though they are not public.
+	// AllowAddresses are addresses that others than the operator have given, and that may be reached though they are not
+	// public.
 	AllowAddresses []netip.Prefix
 
 	opening singleflight.Group
@@ -158,10 +159,11 @@ func (c *Connections) OfInstance(ctx context.Context, management, instance strin
 	kubeconfig := secret.Data["value"]
 	mark := sha256.Sum256(kubeconfig)
 	return c.shared(ctx, instanceClusterKey(management, instance), mark, func(ctx context.Context) (*Connection, error) {
-		config, err := read(kubeconfig)
+		parsed, err := ParseKubeconfig(kubeconfig)
 		if err != nil {
 			return nil, failed(StepKubeconfig, "check the kubeconfig that its control plane provider writes", err)
 		}
+		config := parsed.config()
 		config.Wrap(c.Wrap)
 		connection, err := connect(ctx, name, "", config)
 		if err != nil {
@@ -204,7 +206,8 @@ func (c *Connections) shared(ctx context.Context, name string, access fingerprin
 	}
 }
 
-// Kubeconfig reads a cluster's kubeconfig, or a broker's credentials. Its error is an *Error.
+// Kubeconfig reads a cluster's kubeconfig, or a broker's credentials, as it is stored: see ParseForeign before it is passed on.
+// Its error is an *Error.
 func (c *Connections) Kubeconfig(ctx context.Context, cluster *v1alpha1.MemberCluster) ([]byte, error) {
 	access, err := c.access(ctx, cluster)
 	if err != nil {
@@ -224,10 +227,11 @@ func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberClust
 // Try opens a connection with a kubeconfig, as Open does for the cluster that it is stored in, and keeps neither of
 // them: close the connection. Its error is an *Error.
 func (c *Connections) Try(ctx context.Context, cluster *v1alpha1.MemberCluster, kubeconfig []byte) (*Connection, error) {
-	config, err := read(kubeconfig)
+	parsed, err := ParseKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` creates", Err: err}
 	}
+	config := parsed.config()
 	if cluster.Spec.Guarded {
 		config.Dial = guarded.NewDialer(guarded.Options{AllowAddresses: c.AllowAddresses}).DialContext
 		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // which would hide the address
@@ -258,6 +262,8 @@ func RemedyFor(err error) string {
 		return "its provider gave an address that is not for everyone to reach: allow it with `sluice serve --join-allow-addresses`, if it is right"
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return "its credentials are not accepted: run `sluice cluster renew`"
+	case answers.IsTooLarge(err):
+		return "API servers of clusters that Sluice can use answer with less: see what it has so much of, or who answers there"
 	case answers.IsForeign(err):
 		return "something in front of it answers in its place: check where its address leads, and that its API server is running"
 	case errors.Is(err, context.DeadlineExceeded):

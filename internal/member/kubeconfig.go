@@ -22,24 +22,31 @@ const (
 	requestsBurst     = 1000
 )
 
-// Config reads a kubeconfig's current context. It refuses a kubeconfig that is not
-// self-contained. A kubeconfig comes from others: with exec plugins, auth providers and file
-// references it could make Sluice run their programs and read its own files. The API server's
-// certificate is always verified.
-//
-// The result has no Timeout, so that watches can be built on it, and accepts only answers of an
-// API server (package answers).
-func Config(kubeconfig []byte) (*rest.Config, error) {
-	config, err := read(kubeconfig)
-	if err == nil {
-		answers.Check(config, nil)
-	}
-	return config, err
+// Kubeconfig has the parts of a kubeconfig that Sluice uses: one API server, and credentials for it. A kubeconfig that comes
+// from others is only ever passed on in this form: with exec plugins, auth providers and file references, a program that
+// loads it could be made to run commands and to send its own files.
+type Kubeconfig struct {
+	// Server is the URL of the API server.
+	Server string
+	// CA is the PEM bundle that verifies its certificate; none means the system's roots.
+	CA []byte
+	// TLSServerName is the name in its certificate, if it is not the one in Server.
+	TLSServerName string
+	// ProxyURL is the URL of a proxy; empty means the environment's.
+	ProxyURL string
+	// DisableCompression asks the server for answers that are not compressed.
+	DisableCompression bool
+	// Namespace of the context.
+	Namespace string
+	// Token, Username and Password, and ClientCertificate and ClientKey (PEM) are credentials; at least one is set.
+	Token, Username, Password    string
+	ClientCertificate, ClientKey []byte
 }
 
-// read is Config without the check of answers.
-func read(kubeconfig []byte) (*rest.Config, error) {
-	parsed, err := clientcmd.Load(kubeconfig)
+// ParseKubeconfig reads a kubeconfig's current context. It refuses a kubeconfig that is not self-contained, or by which the
+// API server's certificate is not verified. The error shows no credentials.
+func ParseKubeconfig(text []byte) (*Kubeconfig, error) {
+	parsed, err := clientcmd.Load(text)
 	if err != nil {
 		// The parser's error may quote the content.
 		return nil, errors.New("it is not a kubeconfig")
@@ -56,17 +63,78 @@ func read(kubeconfig []byte) (*rest.Config, error) {
 	if !ok {
 		return nil, fmt.Errorf("its user %q is missing", entry.AuthInfo)
 	}
-	config := &rest.Config{QPS: requestsPerSecond, Burst: requestsBurst, UserAgent: "sluice"}
-	if err := useCluster(config, cluster); err != nil {
+	if err := checkCluster(cluster); err != nil {
 		return nil, err
 	}
-	if err := useUser(config, user); err != nil {
+	if err := checkUser(user); err != nil {
 		return nil, err
 	}
+	return &Kubeconfig{
+		Server: cluster.Server, CA: cluster.CertificateAuthorityData, TLSServerName: cluster.TLSServerName,
+		ProxyURL: cluster.ProxyURL, DisableCompression: cluster.DisableCompression, Namespace: entry.Namespace,
+		Token: user.Token, Username: user.Username, Password: user.Password,
+		ClientCertificate: user.ClientCertificateData, ClientKey: user.ClientKeyData,
+	}, nil
+}
+
+// ParseForeign is ParseKubeconfig for one that the owner of a cluster has given. It refuses proxies too: they would hide
+// where connections lead.
+func ParseForeign(text []byte) (*Kubeconfig, error) {
+	k, err := ParseKubeconfig(text)
+	if err == nil && k.ProxyURL != "" {
+		return nil, errors.New("proxy-url is not allowed")
+	}
+	return k, err
+}
+
+// Marshal returns the kubeconfig as YAML. It has the fields of k and no others.
+func (k Kubeconfig) Marshal() ([]byte, error) {
+	const name = "sluice"
+	out, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: name,
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: k.Namespace}},
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server: k.Server, CertificateAuthorityData: k.CA, TLSServerName: k.TLSServerName,
+			ProxyURL: k.ProxyURL, DisableCompression: k.DisableCompression,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			Token: k.Token, Username: k.Username, Password: k.Password,
+			ClientCertificateData: k.ClientCertificate, ClientKeyData: k.ClientKey,
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	return out, nil
+}
+
+// Config is ParseKubeconfig for clients. The result has no Timeout, so that watches can be built on it, and accepts only
+// answers of an API server, of a bounded length (package answers).
+func Config(kubeconfig []byte) (*rest.Config, error) {
+	k, err := ParseKubeconfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config := k.config()
+	answers.Bound(config)
+	answers.Check(config, nil)
 	return config, nil
 }
 
-func useCluster(config *rest.Config, cluster *clientcmdapi.Cluster) error {
+// config is Config without the check of answers.
+func (k *Kubeconfig) config() *rest.Config {
+	config := &rest.Config{
+		Host: k.Server, TLSClientConfig: rest.TLSClientConfig{CAData: k.CA, ServerName: k.TLSServerName, CertData: k.ClientCertificate, KeyData: k.ClientKey},
+		BearerToken: k.Token, Username: k.Username, Password: k.Password, DisableCompression: k.DisableCompression,
+		QPS: requestsPerSecond, Burst: requestsBurst, UserAgent: "sluice",
+	}
+	if k.ProxyURL != "" {
+		config.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(k.ProxyURL) }
+	}
+	return config
+}
+
+func checkCluster(cluster *clientcmdapi.Cluster) error {
 	server, err := url.Parse(cluster.Server)
 	switch {
 	case err != nil || server.Host == "":
@@ -83,20 +151,13 @@ func useCluster(config *rest.Config, cluster *clientcmdapi.Cluster) error {
 	if len(cluster.CertificateAuthorityData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(cluster.CertificateAuthorityData) {
 		return errors.New("certificate-authority-data holds no certificate")
 	}
-	config.Host = cluster.Server
-	config.TLSClientConfig = rest.TLSClientConfig{CAData: cluster.CertificateAuthorityData, ServerName: cluster.TLSServerName}
-	config.DisableCompression = cluster.DisableCompression
-	if cluster.ProxyURL != "" {
-		proxy, err := url.Parse(cluster.ProxyURL)
-		if err != nil {
-			return errors.New("its proxy-url is not a URL")
-		}
-		config.Proxy = http.ProxyURL(proxy)
+	if _, err := url.Parse(cluster.ProxyURL); err != nil {
+		return errors.New("its proxy-url is not a URL")
 	}
 	return nil
 }
 
-func useUser(config *rest.Config, user *clientcmdapi.AuthInfo) error {
+func checkUser(user *clientcmdapi.AuthInfo) error {
 	switch {
 	case user.Exec != nil:
 		return errors.New("exec plugins are not allowed")
@@ -114,8 +175,5 @@ func useUser(config *rest.Config, user *clientcmdapi.AuthInfo) error {
 			return errors.New("client-certificate-data and client-key-data are not a certificate and its key")
 		}
 	}
-	config.BearerToken = user.Token
-	config.Username, config.Password = user.Username, user.Password
-	config.CertData, config.KeyData = user.ClientCertificateData, user.ClientKeyData
 	return nil
 }

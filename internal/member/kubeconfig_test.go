@@ -92,6 +92,53 @@ func TestConfigReadsWhatIsSelfContained(t *testing.T) {
 	}
 }
 
+// TestAForeignKubeconfigIsWrittenAnew: nothing but the server and inline credentials is passed on.
+func TestAForeignKubeconfigIsWrittenAnew(t *testing.T) {
+	foreign := kubeconfig(t, func(config *clientcmdapi.Config, c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+		c.TLSServerName = "kubernetes"
+		config.Contexts["one"].Namespace = "tenant"
+		config.AuthInfos["two"] = &clientcmdapi.AuthInfo{TokenFile: "/etc/passwd", Exec: &clientcmdapi.ExecConfig{Command: "/bin/sh", APIVersion: "client.authentication.k8s.io/v1"}}
+		config.Clusters["two"] = &clientcmdapi.Cluster{Server: "http://169.254.169.254", ProxyURL: "http://10.0.0.1"}
+		config.Contexts["two"] = &clientcmdapi.Context{Cluster: "two", AuthInfo: "two"}
+	})
+	k, err := ParseForeign(foreign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	anew, err := k.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `apiVersion: v1
+clusters:
+- cluster:
+    server: https://cluster-a.example:6443
+    tls-server-name: kubernetes
+  name: sluice
+contexts:
+- context:
+    cluster: sluice
+    namespace: tenant
+    user: sluice
+  name: sluice
+current-context: sluice
+kind: Config
+users:
+- name: sluice
+  user:
+    token: secret-token
+`
+	if string(anew) != want {
+		t.Errorf("written as\n%s\nwant\n%s", anew, want)
+	}
+	_, err = ParseForeign(kubeconfig(t, func(_ *clientcmdapi.Config, c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+		c.ProxyURL = "http://10.0.0.1"
+	}))
+	if err == nil || !strings.Contains(err.Error(), "proxy-url") {
+		t.Errorf("with a proxy: %v", err)
+	}
+}
+
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n" +
 		"clusters: [{name: a, cluster: {server: https://a}}]\nusers: [{name: a, user: {token: b}}]"))

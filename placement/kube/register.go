@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/internal/member"
@@ -29,8 +27,6 @@ const (
 	// controller and for its API server to enforce new admission policies.
 	tokenPatience = 30 * time.Second
 	guardPatience = 30 * time.Second
-	// contextName names the cluster, user and context in the kubeconfig.
-	contextName = "sluice"
 )
 
 // Register applies Objects with an administrator's credentials and returns a minimal kubeconfig
@@ -139,33 +135,5 @@ func leastKubeconfig(admin *rest.Config, secret *corev1.Secret) ([]byte, error) 
 	if server.Scheme != "https" {
 		return nil, errors.New("the administrator's server is not https")
 	}
-	return Kubeconfig{Server: server.String(), CA: authority, TLSServerName: config.ServerName, Token: string(secret.Data[corev1.ServiceAccountTokenKey])}.Marshal()
-}
-
-// Kubeconfig holds the parts of a kubeconfig for Sluice.
-type Kubeconfig struct {
-	// Server is the URL of the API server.
-	Server string
-	// CA is the PEM bundle that verifies its certificate; none means the system's roots.
-	CA []byte
-	// TLSServerName is the name in its certificate, if it is not the one in Server.
-	TLSServerName string
-	// Token of Sluice's ServiceAccount.
-	Token string
-}
-
-// Marshal returns the kubeconfig as YAML.
-func (k Kubeconfig) Marshal() ([]byte, error) {
-	out, err := clientcmd.Write(clientcmdapi.Config{
-		CurrentContext: contextName,
-		Contexts:       map[string]*clientcmdapi.Context{contextName: {Cluster: contextName, AuthInfo: contextName}},
-		Clusters: map[string]*clientcmdapi.Cluster{contextName: {
-			Server: k.Server, CertificateAuthorityData: k.CA, TLSServerName: k.TLSServerName,
-		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{contextName: {Token: k.Token}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write the kubeconfig: %w", err)
-	}
-	return out, nil
+	return member.Kubeconfig{Server: server.String(), CA: authority, TLSServerName: config.ServerName, Token: string(secret.Data[corev1.ServiceAccountTokenKey])}.Marshal()
 }

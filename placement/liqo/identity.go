@@ -13,14 +13,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 const (
@@ -78,15 +77,7 @@ func (s *side) issue(ctx context.Context, lifetime time.Duration) (kubeconfig []
 
 // kubeconfig returns the other cluster's kubeconfig for its tenant namespace here.
 func (s *side) kubeconfig(token string) ([]byte, error) {
-	const one = "provider"
-	return clientcmd.Write(clientcmdapi.Config{
-		CurrentContext: one,
-		Clusters: map[string]*clientcmdapi.Cluster{one: {
-			Server: s.connection.ConsumerServer, CertificateAuthorityData: s.connection.CAData,
-		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{one: {Token: token}},
-		Contexts:  map[string]*clientcmdapi.Context{one: {Cluster: one, AuthInfo: one, Namespace: s.namespace()}},
-	})
+	return member.Kubeconfig{Server: s.connection.ConsumerServer, CA: s.connection.CAData, Namespace: s.namespace(), Token: token}.Marshal()
 }
 
 // identitySecret returns the Secret in which Liqo finds the identity for requests to another
@@ -139,9 +130,21 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	return ptr.To(metav1.NewTime(expires)), err
 }
 
-// useJoined uses the identity in the answer to an invitation.
+// useJoined uses the identity in the answer to an invitation. Liqo gets it written anew: Liqo would run the commands and
+// read the files that a kubeconfig names.
 func (s *side) useJoined(ctx context.Context, provider *side, connections *member.Connections) error {
-	kubeconfig, err := connections.Kubeconfig(ctx, v1alpha1.JoinedIdentity(provider.cluster))
+	given, err := connections.Kubeconfig(ctx, v1alpha1.JoinedIdentity(provider.cluster))
+	if err != nil {
+		return err
+	}
+	identity, err := member.ParseForeign(given)
+	if err != nil {
+		return &delivery.RefusedError{
+			Reason: fmt.Sprintf("the identity in the answer of %s is not used: %v", provider.cluster.Name, err),
+			Remedy: "let its owner run `sluice peering accept` again, then run `sluice peering join`",
+		}
+	}
+	kubeconfig, err := identity.Marshal()
 	if err != nil {
 		return err
 	}

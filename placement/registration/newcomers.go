@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement/kube"
 )
 
 // Newcomers checks the access to clusters that their owners give, and stores it.
@@ -35,7 +34,7 @@ func (e *RefusedError) Error() string { return e.Field + ": " + e.Why }
 // Take connects to a cluster with the access that its owner gave, stores the access, and writes the reference to it
 // into the cluster's spec. It returns the UID of the cluster that has answered. The error is a *RefusedError if the
 // owner has to give another access. It sends a few requests, each bounded by 15 seconds.
-func (n *Newcomers) Take(ctx context.Context, cluster *v1alpha1.MemberCluster, access kube.Kubeconfig) (uid string, err error) {
+func (n *Newcomers) Take(ctx context.Context, cluster *v1alpha1.MemberCluster, access member.Kubeconfig) (uid string, err error) {
 	kubeconfig, err := access.Marshal()
 	if err != nil {
 		return "", err
