@@ -156,6 +156,10 @@ func (c *MemberCluster) Sells() bool { return c.RunsPods() && len(c.Spec.Consume
 // it, and Sluice may only read there.
 func (c *MemberCluster) IsJoined() bool { return c.Spec.Liqo != nil && c.Spec.Liqo.Joined != nil }
 
+// HasForeignAddress reports whether the address of the cluster is not the operator's, but that of its provider or of the owner
+// who accepted an invitation. Such an address may lead anywhere, also into the operator's own network.
+func (c *MemberCluster) HasForeignAddress() bool { return c.Spec.Guarded || c.IsJoined() }
+
 // IsForsaken reports whether the operator removes the cluster from the inventory while it does not answer. Then nothing on it
 // can be removed any more, and nothing waits for it.
 func (c *MemberCluster) IsForsaken() bool {

@@ -226,6 +226,10 @@ func TestProvidersSellByThemselves(t *testing.T) {
 	if left := mustSluice(t, "cluster", "list", "--data-dir", s.dir); strings.Contains(left, "cheap-1") || !strings.Contains(left, "dear-1") {
 		t.Errorf("left are\n%s", left)
 	}
+	if out, err := sluice(t, "collect", "--data-dir", s.dir); err == nil || !strings.Contains(err.Error(), "address 127.0.0.1 is not public") {
+		t.Errorf("a command reaches a provider's address: %v\n%s", err, out)
+	}
+	mustSluice(t, "collect", "--data-dir", s.dir, "--join-allow-addresses", "127.0.0.0/8")
 	followsBySocket(t, s, cheap.token)
 }
 

@@ -63,6 +63,8 @@ ordered after the backup, and "sluice remnant remove" removes single objects.`,
 type remnants struct {
 	// keyset is the path of the keyset that opens orders.
 	keyset string
+	// joinAddresses are those of clusters that others have given, as of sluice serve.
+	joinAddresses ranges
 
 	hub       client.Client
 	namespace string
@@ -72,6 +74,7 @@ type remnants struct {
 
 func (r *remnants) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.keyset, "keyset", "", "keyset of sluice serve, which opens the orders that namespaces carry (default: the one that a sluice serve with an embedded hub was started with)")
+	bindJoinAddresses(cmd.Flags(), &r.joinAddresses)
 }
 
 // open connects to the hub.
@@ -88,7 +91,7 @@ func (r *remnants) open(cmd *cobra.Command, flags *hubFlags) (err error) {
 		return err
 	}
 	r.namespace = flags.namespace
-	connections := &member.Connections{Reader: r.hub, Namespace: flags.namespace}
+	connections := &member.Connections{Reader: r.hub, Namespace: flags.namespace, AllowAddresses: r.joinAddresses}
 	switch {
 	case r.keyset != "":
 		r.keys, err = seal.Load(r.keyset)

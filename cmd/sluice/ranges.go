@@ -59,3 +59,8 @@ func (r *ranges) String() string {
 
 // Type returns the name of the value in the help.
 func (r *ranges) Type() string { return "ranges" }
+
+// bindJoinAddresses binds the flag with the addresses of clusters that others have given.
+func bindJoinAddresses(flags *pflag.FlagSet, to *ranges) {
+	flags.Var(to, "join-allow-addresses", "private address ranges (CIDR) in which clusters may be reached that providers add, or that join by invitation (default: public addresses only)")
+}

@@ -94,7 +94,7 @@ password, in platforms.yaml of the data folder.`,
 	f.listener.bind(flags)
 	f.trust.bind(cmd)
 	flags.BoolVar(&f.console, "console", true, "serve the web console at /console/; sluice console prints a link to it")
-	flags.Var(&f.joinAddresses, "join-allow-addresses", "private address ranges (CIDR) in which clusters that providers add may be reached (default: public addresses only)")
+	bindJoinAddresses(flags, &f.joinAddresses)
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 disables it")
 	f.resources.bind(flags)
 	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms, their credentials and OpenID Connect issuers; read again when it changes")

@@ -232,7 +232,7 @@ func (c *Connections) Try(ctx context.Context, cluster *v1alpha1.MemberCluster, 
 		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` creates", Err: err}
 	}
 	config := parsed.config()
-	if cluster.Spec.Guarded {
+	if cluster.HasForeignAddress() {
 		config.Dial = guarded.NewDialer(guarded.Options{AllowAddresses: c.AllowAddresses}).DialContext
 		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // which would hide the address
 	}
@@ -259,7 +259,7 @@ func (c *Connections) keep(name string, connection *Connection, access fingerpri
 func RemedyFor(err error) string {
 	switch {
 	case errors.As(err, new(*guarded.AddressError)):
-		return "its provider gave an address that is not for everyone to reach: allow it with `sluice serve --join-allow-addresses`, if it is right"
+		return "its owner gave an address that is not for everyone to reach: allow it with `sluice serve --join-allow-addresses`, if it is right"
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return "its credentials are not accepted: run `sluice cluster renew`"
 	case answers.IsTooLarge(err):
@@ -334,5 +334,5 @@ func Owner(namespace, cluster string) []byte {
 }
 
 func fingerprintOf(cluster *v1alpha1.MemberCluster, access []byte) fingerprint {
-	return sha256.Sum256(bytes.Join([][]byte{[]byte(cluster.UID), []byte(cluster.Spec.ConsumerServer), strconv.AppendBool(nil, cluster.Spec.Guarded), access}, []byte{0}))
+	return sha256.Sum256(bytes.Join([][]byte{[]byte(cluster.UID), []byte(cluster.Spec.ConsumerServer), strconv.AppendBool(nil, cluster.HasForeignAddress()), access}, []byte{0}))
 }

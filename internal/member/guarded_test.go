@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/member"
 )
@@ -21,6 +22,11 @@ func TestGuardedClusters(t *testing.T) {
 	if _, err := f.Open(t.Context(), theirs); !errors.As(err, new(*guarded.AddressError)) || !strings.Contains(err.Error(), "--join-allow-addresses") {
 		t.Errorf("a provider's address: %v", err)
 	}
+	joined := f.add(t, "joined", f.sealed(t, "joined", server.kubeconfig(t, "sluice")))
+	joined.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: &v1alpha1.JoinedPeering{}}
+	if _, err := f.Open(t.Context(), joined); !errors.As(err, new(*guarded.AddressError)) || !strings.Contains(err.Error(), "--join-allow-addresses") {
+		t.Errorf("the address of a cluster that has joined by invitation: %v", err)
+	}
 	if server.asked.Load() != 0 {
 		t.Error("its server was asked")
 	}
@@ -34,6 +40,9 @@ func TestGuardedClusters(t *testing.T) {
 	}
 	if hash, err := member.KeyHash(t.Context(), opened.Config); err != nil || !strings.HasPrefix(hash, "sha256-") {
 		t.Errorf("the key of an address that is allowed: %q, %v", hash, err)
+	}
+	if _, err := f.Open(t.Context(), joined); err != nil {
+		t.Errorf("an address of a joined cluster that is allowed: %v", err)
 	}
 	opened.Config.Dial = guarded.NewDialer(guarded.Options{}).DialContext
 	if hash, err := member.KeyHash(t.Context(), opened.Config); !errors.As(err, new(*guarded.AddressError)) {
