@@ -50,7 +50,7 @@ func TestBrokersCatalog(t *testing.T) {
 		status, body = code, answer
 		w.nextProbe = time.Time{}
 		w.refresh(t.Context(), r, cluster, time.Now())
-		w.report(cluster, nil, nil)
+		w.report(t.Context(), cluster, nil, nil)
 	}
 	ready := func(want metav1.ConditionStatus, says string) {
 		t.Helper()
@@ -106,12 +106,12 @@ func TestBrokersCatalog(t *testing.T) {
 	}
 	cluster.Status.Broker.Schemas[0].InstanceCreate.Raw = []byte(`{ "type":"object" }`) // as the hub writes it
 	kept := &cluster.Status.Broker.Schemas[0]
-	w.report(cluster, nil, nil)
+	w.report(t.Context(), cluster, nil, nil)
 	if &cluster.Status.Broker.Schemas[0] != kept {
 		t.Error("the same schemas are written again")
 	}
 	w.ordered = nil
-	w.report(cluster, nil, nil)
+	w.report(t.Context(), cluster, nil, nil)
 	if len(cluster.Status.Broker.Schemas) > 0 {
 		t.Error("schemas stay that nothing orders by")
 	}

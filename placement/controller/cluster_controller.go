@@ -129,7 +129,7 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 		}
 	}
 	w.refresh(ctx, r, cluster, now)
-	w.report(cluster, leaving, r.held(ctx))
+	w.report(ctx, cluster, leaving, r.held(ctx))
 	r.reportFailures(w, cluster.Status.Broker, now)
 	r.reportConnection(cluster)
 	reportCordon(cluster, len(r.Inventory.Snapshot().Reservations(cluster.Name)))

@@ -109,7 +109,7 @@ func TestTheMarketIsRead(t *testing.T) {
 	look := func(after time.Duration) *placement.Cluster {
 		w.nextProbe = time.Time{}
 		w.refresh(t.Context(), r, cluster, begin.Add(after))
-		w.report(cluster, nil, nil)
+		w.report(t.Context(), cluster, nil, nil)
 		return placement.ClusterOf(cluster, begin.Add(after))
 	}
 	full := placement.Market{Known: true, Reason: "no disk", Ordered: 1}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -35,7 +36,7 @@ const (
 
 // report writes the state of the watch into the cluster's status: exactly, except the latency,
 // which changes only if the new value differs clearly. held is the error of Options.Hold.
-func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string, held error) {
+func (w *clusterWatch) report(ctx context.Context, cluster *v1alpha1.MemberCluster, leaving []string, held error) {
 	status := &cluster.Status
 	status.ObservedGeneration = cluster.Generation
 	if w.clients.connection != nil {
@@ -48,7 +49,7 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 		status.Latency = &metav1.Duration{Duration: median.Round(100 * time.Microsecond)}
 	}
 	if w.reader != nil {
-		reading, err := w.reader.Read()
+		reading, err := w.reader.Read(ctx)
 		if err == nil {
 			reading.Report(status)
 		}

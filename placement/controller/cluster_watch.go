@@ -89,8 +89,8 @@ func (c clients) uid(ctx context.Context) (string, error) {
 
 // capacityReader reads what a member cluster has, and what others use there.
 type capacityReader interface {
-	// Read returns what was read last, without waiting. The error is the reason why nothing is placed by it.
-	Read() (reader.Reading, error)
+	// Read returns what was read last, without waiting for the cluster. The error is the reason why nothing is placed by it.
+	Read(ctx context.Context) (reader.Reading, error)
 	// Wait blocks until there is a reading, or the context ends.
 	Wait(ctx context.Context)
 	// Close ends the reading, without waiting. leaves means that the cluster leaves the inventory.

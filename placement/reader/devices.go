@@ -19,6 +19,8 @@ import (
 const (
 	// mostClasses bounds the device classes of a cluster. A cluster with more sells no devices.
 	mostClasses = 64
+	// mostDevices bounds the devices of a cluster. A cluster with more sells none: each is compared with each class.
+	mostDevices = 1 << 16
 	// mostUncounted bounds the reason why devices do not count, in characters.
 	mostUncounted = 256
 )
@@ -52,10 +54,12 @@ type counting struct {
 func (d devices) addTo(u *Reading, free map[string]placement.Resources, foreign func(namespace string) bool) {
 	c := &counting{tallies: map[string]*tally{}, uncounted: map[string]string{}, free: free}
 	c.used, c.foreign = d.allocated(foreign)
-	pools, classes := poolsOf(d.slices), slices.Clone(d.classes)
+	tooMany, classes := d.tooMany(), slices.Clone(d.classes)
 	slices.SortFunc(classes, func(a, b *resourcev1.DeviceClass) int { return cmp.Compare(a.Name, b.Name) })
-	if len(classes) > mostClasses {
-		classes, pools = classes[:mostClasses], nil
+	classes = classes[:min(len(classes), mostClasses)]
+	var pools []*pool
+	if tooMany == "" {
+		pools = poolsOf(d.slices)
 	}
 	for _, class := range classes {
 		if d.isSold(class.Name) {
@@ -77,13 +81,25 @@ func (d devices) addTo(u *Reading, free map[string]placement.Resources, foreign 
 			t.addTo(u, free, v1alpha1.DevicesResource(class.Name))
 			reason = cmp.Or(reason, t.overlaps())
 		}
-		if len(d.classes) > mostClasses {
-			reason = fmt.Sprintf("the cluster has %d device classes, and none counts with more than %d", len(d.classes), mostClasses)
-		}
 		u.DeviceClasses = append(u.DeviceClasses, v1alpha1.DeviceClass{
-			Name: class.Name, ExtendedResource: string(extendedOf(class)), Uncounted: v1alpha1.Cut(reason, mostUncounted),
+			Name: class.Name, ExtendedResource: string(extendedOf(class)), Uncounted: v1alpha1.Cut(cmp.Or(tooMany, reason), mostUncounted),
 		})
 	}
+}
+
+// tooMany returns why no device of the cluster counts, however many it has; empty if they do.
+func (d devices) tooMany() string {
+	count := 0
+	for _, slice := range d.slices {
+		count += len(slice.Spec.Devices)
+	}
+	switch {
+	case len(d.classes) > mostClasses:
+		return fmt.Sprintf("the cluster has %d device classes, and none counts with more than %d", len(d.classes), mostClasses)
+	case count > mostDevices:
+		return fmt.Sprintf("the cluster has %d devices, and none counts with more than %d", count, mostDevices)
+	}
+	return ""
 }
 
 func (d devices) isSold(class string) bool { return d.hidden == nil || !d.hidden(class) }

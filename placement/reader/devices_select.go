@@ -5,13 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
-// mostSelectors bounds the compiled selectors that are kept, of all clusters.
-const mostSelectors = 1024
+const (
+	// mostSelectors bounds the compiled selectors that are kept, of all clusters.
+	mostSelectors = 1024
+	// mostSelecting bounds the time that a reading evaluates selectors: a cluster may have costly ones, and many devices. The
+	// next reading goes on from there.
+	mostSelecting = 5 * time.Second
+)
 
 // compiled keeps selectors. Each evaluation costs at most resourcev1.CELSelectorExpressionMaxCost.
 var compiled = cel.NewCache(mostSelectors, cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
@@ -42,25 +48,31 @@ func (s *selections) begin() {
 	s.last, s.next = s.next, map[selectionKey]selection{}
 }
 
-func (s *selections) of(class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice) selection {
+// of selects, unless that is known. What the end of the context cuts off is not kept.
+func (s *selections) of(ctx context.Context, class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice) selection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := selectionKey{class, slice}
 	found, known := s.last[key]
 	if !known {
-		found = selectionOf(class, slice)
+		found = selectionOf(ctx, class, slice)
 	}
-	s.next[key] = found
+	if known || ctx.Err() == nil {
+		s.next[key] = found
+	}
 	return found
 }
 
-// selectionOf evaluates the selectors of a class for each device of a slice.
-func selectionOf(class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice) selection {
+// selectionOf evaluates the selectors of a class for each device of a slice, until the context ends.
+func selectionOf(ctx context.Context, class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice) selection {
 	out := selection{selected: make([]bool, len(slice.Spec.Devices))}
 	for i := range slice.Spec.Devices {
+		if ctx.Err() != nil {
+			break
+		}
 		device := &slice.Spec.Devices[i]
 		var err error
-		out.selected[i], err = isSelected(class, cel.Device{
+		out.selected[i], err = isSelected(ctx, class, cel.Device{
 			Driver: slice.Spec.Driver, AllowMultipleAllocations: device.AllowMultipleAllocations,
 			Attributes: device.Attributes, Capacity: device.Capacity,
 		})
@@ -72,7 +84,7 @@ func selectionOf(class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice)
 }
 
 // isSelected reports whether a device has all that the selectors of a class ask for.
-func isSelected(class *resourcev1.DeviceClass, device cel.Device) (bool, error) {
+func isSelected(ctx context.Context, class *resourcev1.DeviceClass, device cel.Device) (bool, error) {
 	for _, selector := range class.Spec.Selectors {
 		if selector.CEL == nil {
 			return false, errors.New("it is of a kind that this version of Sluice does not know")
@@ -81,8 +93,7 @@ func isSelected(class *resourcev1.DeviceClass, device cel.Device) (bool, error) 
 		if program.Error != nil {
 			return false, program.Error
 		}
-		// Its cost is bounded, so the context never ends it.
-		if is, _, err := program.DeviceMatches(context.Background(), device); err != nil || !is {
+		if is, _, err := program.DeviceMatches(ctx, device); err != nil || !is {
 			return false, err
 		}
 	}

@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
@@ -152,9 +155,11 @@ func TestDevicesAreCountedByClass(t *testing.T) {
 		{"a partition of what the pool has not", devices{classes: classes(large), slices: []*resourcev1.ResourceSlice{partitioned(published("a", gpu("0", "40Gi", part("gpu-9", "1"))), "7", "gpu-0")}}, "large=0", "", "", nil},
 		{"more classes than count", devices{classes: manyClasses(), slices: []*resourcev1.ResourceSlice{published("a", gpu("0", "80Gi"))}},
 			"", "", "", map[string]string{"class-00": "the cluster has 65 device classes, and none counts with more than 64"}},
+		{"more devices than count", devices{classes: classes(large), slices: []*resourcev1.ResourceSlice{published("a", gpu("0", "80Gi")), published("b", make([]resourcev1.Device, mostDevices)...)}},
+			"large=0", "", "", map[string]string{"large": "the cluster has 65537 devices, and none counts with more than 65536"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.devices.selects = selectionOf
+			c.devices.selects = selectedBy(t)
 			slim(t, c.devices.classes)
 			slim(t, c.devices.slices)
 			slim(t, c.devices.claims)
@@ -248,6 +253,13 @@ func manyClasses() (classes []*resourcev1.DeviceClass) {
 	return classes
 }
 
+// selectedBy evaluates selectors until the test ends.
+func selectedBy(t *testing.T) func(*resourcev1.DeviceClass, *resourcev1.ResourceSlice) selection {
+	return func(class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice) selection {
+		return selectionOf(t.Context(), class, slice)
+	}
+}
+
 // slim strips objects, as the informers do.
 func slim[T any](t *testing.T, objects []T) {
 	t.Helper()
@@ -276,19 +288,43 @@ func TestSelectionsAreKeptUntilAnObjectChanges(t *testing.T) {
 	var s selections
 	class, slice := deviceClass("large", atLeast("40Gi")), published("a", gpu("0", "80Gi"))
 	s.begin()
-	first := s.of(class, slice)
+	first := s.of(t.Context(), class, slice)
 	s.begin()
-	if again := s.of(class, slice); !first.selected[0] || &again.selected[0] != &first.selected[0] {
+	if again := s.of(t.Context(), class, slice); !first.selected[0] || &again.selected[0] != &first.selected[0] {
 		t.Error("the second reading evaluated again")
 	}
 	s.begin()
-	if other := s.of(class, published("a", gpu("0", "16Gi"))); other.selected[0] {
+	if other := s.of(t.Context(), class, published("a", gpu("0", "16Gi"))); other.selected[0] {
 		t.Error("a slice that has changed is as before")
 	}
 	s.begin()
 	s.begin()
 	if len(s.last)+len(s.next) != 0 {
 		t.Error("selections of objects that are gone are kept")
+	}
+}
+
+// A reading evaluates selectors for a bounded time. What it has not evaluated is evaluated by the next one.
+func TestSelectionsEndWithTheirReading(t *testing.T) {
+	var s selections
+	class, slice := deviceClass("large", atLeast("40Gi")), published("a", gpu("0", "80Gi"))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	s.begin()
+	if s.of(ended, class, slice).selected[0] {
+		t.Error("a selector was evaluated after the reading")
+	}
+	s.begin()
+	if again := s.of(t.Context(), class, slice); !again.selected[0] || again.failure != "" {
+		t.Errorf("the next reading selects %+v", again)
+	}
+
+	n := readerOf(t, fake.NewClientset(placementtest.Node("a", nil), class, slice), placement.NewInventory())
+	if _, err := n.Read(ended); err == nil || !strings.Contains(err.Error(), "selectors of its device classes: not complete yet") {
+		t.Errorf("a reading that has no time: %v", err)
+	}
+	if r, err := n.Read(t.Context()); err != nil || byClass(r.Allocatable) != "large=1" {
+		t.Errorf("the next one: %s, %v", byClass(r.Allocatable), err)
 	}
 }
 
@@ -315,7 +351,7 @@ func TestAnyScheduleLeavesEachClassItsDevices(t *testing.T) {
 		if random.IntN(2) == 0 {
 			claims = nil
 		}
-		u := usageOf([]*corev1.Node{placementtest.Node("a", nil)}, nil, nil, devices{classes: classes, slices: []*resourcev1.ResourceSlice{s}, claims: claims, selects: selectionOf}, none, none)
+		u := usageOf([]*corev1.Node{placementtest.Node("a", nil)}, nil, nil, devices{classes: classes, slices: []*resourcev1.ResourceSlice{s}, claims: claims, selects: selectedBy(t)}, none, none)
 
 		left, taken := map[string]int64{"gpu-0": 6, "gpu-1": 6}, map[int]bool{}
 		take := func(i int) bool {
@@ -348,7 +384,7 @@ func TestAnyScheduleLeavesEachClassItsDevices(t *testing.T) {
 		}
 		random.Shuffle(len(orders), func(i, k int) { orders[i], orders[k] = orders[k], orders[i] })
 		for _, class := range orders {
-			chosen := selectionOf(class, s).selected
+			chosen := selectionOf(t.Context(), class, s).selected
 			if !slices.ContainsFunc(random.Perm(len(chosen)), func(i int) bool { return chosen[i] && take(i) }) {
 				t.Fatalf("class %s, of %v less %v, finds no device among %+v; taken are %v", class.Name, u.Allocatable, u.Foreign, s.Spec.Devices, taken)
 			}

@@ -85,7 +85,7 @@ func NewExternal(ctx context.Context, o ExternalOptions) *External {
 
 // Read returns the last answer of the server. The error says that there is none yet, that the last one was
 // not valid, or that the server has been silent for three periods.
-func (e *External) Read() (Reading, error) {
+func (e *External) Read(context.Context) (Reading, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	unknown := func(reason, format string, args ...any) (Reading, error) {

@@ -43,7 +43,7 @@ func (f *following) until(cores int64, reason, words string) reader.Reading {
 	var reading reader.Reading
 	f.eventually(fmt.Sprintf("%d cores, or %s: %s", cores, reason, words), func() bool {
 		var err error
-		reading, err = f.Read()
+		reading, err = f.Read(f.Context())
 		if unknown := (*reader.UnknownError)(nil); errors.As(err, &unknown) {
 			return unknown.Reason == reason && strings.Contains(unknown.Message, words)
 		}
@@ -60,7 +60,7 @@ func (f *following) eventually(what string, holds func() bool) {
 	for deadline := time.After(time.Minute); !holds(); {
 		select {
 		case <-deadline:
-			reading, err := f.Read()
+			reading, err := f.Read(f.Context())
 			f.Fatalf("%s: not within a minute; the reading is %+v, %v", what, reading, err)
 		case <-tick.C:
 		}
@@ -238,7 +238,7 @@ func BenchmarkPush(b *testing.B) {
 		for i, r := range readers {
 			for {
 				<-changed[i]
-				if reading, err := r.Read(); err == nil && reading.Allocatable.Cpu().Value() == int64(round) {
+				if reading, err := r.Read(b.Context()); err == nil && reading.Allocatable.Cpu().Value() == int64(round) {
 					break
 				}
 			}

@@ -53,16 +53,23 @@ type NodesOptions struct {
 func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 	ctx, stop := context.WithCancel(ctx)
 	running := func(l *metav1.ListOptions) {
+		inPages(l)
 		l.FieldSelector = fields.AndSelectors(
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 		).String()
 	}
-	ours := func(l *metav1.ListOptions) { l.LabelSelector = labels.Set{v1alpha1.LabelHub: o.HubID}.String() }
-	ofHubs := func(l *metav1.ListOptions) { l.LabelSelector = v1alpha1.LabelHub }
+	ours := func(l *metav1.ListOptions) {
+		inPages(l)
+		l.LabelSelector = labels.Set{v1alpha1.LabelHub: o.HubID}.String()
+	}
+	ofHubs := func(l *metav1.ListOptions) {
+		inPages(l)
+		l.LabelSelector = v1alpha1.LabelHub
+	}
 	n := &Nodes{
 		stop: stop, options: o,
-		nodes:      coreinformers.NewNodeInformer(o.Kube, 0, nil),
+		nodes:      coreinformers.NewFilteredNodeInformer(o.Kube, 0, nil, inPages),
 		pods:       coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, nil, running),
 		namespaces: coreinformers.NewFilteredNamespaceInformer(o.Kube, 0, nil, ours),
 		classes:    storageinformers.NewStorageClassInformer(o.Kube, 0, nil),
@@ -70,8 +77,8 @@ func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 			apierrors.IsForbidden, o.Changed),
 
 		deviceClasses: newOptional(resourceinformers.NewDeviceClassInformer(o.Kube, 0, nil), isNotServed, o.Changed),
-		slices:        newOptional(resourceinformers.NewResourceSliceInformer(o.Kube, 0, nil), isNotServed, o.Changed),
-		claims:        newOptional(resourceinformers.NewResourceClaimInformer(o.Kube, metav1.NamespaceAll, 0, nil), isNotServed, o.Changed),
+		slices:        newOptional(resourceinformers.NewFilteredResourceSliceInformer(o.Kube, 0, nil, inPages), isNotServed, o.Changed),
+		claims:        newOptional(resourceinformers.NewFilteredResourceClaimInformer(o.Kube, metav1.NamespaceAll, 0, nil, inPages), isNotServed, o.Changed),
 	}
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { o.Changed() },
@@ -87,12 +94,21 @@ func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 	return n
 }
 
+// inPages makes an API server keep the limit of a list, which it ignores when the list may be as old as its cache. In one piece
+// the pods of a large cluster are more than Sluice reads (package answers).
+func inPages(l *metav1.ListOptions) {
+	if l.Limit > 0 && l.ResourceVersion == "0" {
+		l.ResourceVersion = ""
+	}
+}
+
 // isNotServed reports whether an error means that the cluster does not serve a resource, or not to Sluice.
 func isNotServed(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
 // Read returns what the nodes have now. The error says that not everything has been listed yet, or that there are more
-// resources or storage classes than an answer of a server may have: the nodes may be a stranger's.
-func (n *Nodes) Read() (Reading, error) {
+// resources or storage classes than an answer of a server may have, or more to select devices by than a reading takes: the
+// nodes may be a stranger's.
+func (n *Nodes) Read(ctx context.Context) (Reading, error) {
 	if slices.ContainsFunc(n.synced(), func(synced cache.InformerSynced) bool { return !synced() }) {
 		return Reading{}, &UnknownError{ReasonSyncing, "reading its nodes, pods, namespaces and storage classes: not complete yet"}
 	}
@@ -121,7 +137,12 @@ func (n *Nodes) Read() (Reading, error) {
 			quotas = append(quotas, q)
 		}
 	}
-	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), quotas, n.devices(s), reserved, isolated)
+	selecting, cancel := context.WithTimeout(ctx, mostSelecting)
+	defer cancel()
+	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), quotas, n.devices(selecting, s), reserved, isolated)
+	if selecting.Err() != nil {
+		return Reading{}, &UnknownError{ReasonSyncing, "evaluating the selectors of its device classes: not complete yet"}
+	}
 	for _, class := range listed[*storagev1.StorageClass](n.classes) {
 		r.StorageClasses = append(r.StorageClasses, class.Name)
 	}
@@ -133,7 +154,7 @@ func (n *Nodes) Read() (Reading, error) {
 }
 
 // devices returns what is read of devices. Classes that the provider hides count as not sold once no instance has any.
-func (n *Nodes) devices(s *placement.Snapshot) devices {
+func (n *Nodes) devices(ctx context.Context, s *placement.Snapshot) devices {
 	if !n.deviceClasses.isRead() || !n.slices.isRead() || !n.claims.isRead() {
 		return devices{}
 	}
@@ -157,7 +178,10 @@ func (n *Nodes) devices(s *placement.Snapshot) devices {
 	n.selections.begin()
 	return devices{
 		classes: listed[*resourcev1.DeviceClass](n.deviceClasses), slices: listed[*resourcev1.ResourceSlice](n.slices),
-		claims: listed[*resourcev1.ResourceClaim](n.claims), selects: n.selections.of,
+		claims: listed[*resourcev1.ResourceClaim](n.claims),
+		selects: func(class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice) selection {
+			return n.selections.of(ctx, class, slice)
+		},
 		hidden: func(class string) bool { return hidden[class] },
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func TestAnInstanceThatIsReachedThroughAHubUsesNothingThere(t *testing.T) {
 	}{{"c", "0"}, {"another", "8"}, {"", "8"}} {
 		inventory := placement.NewInventory()
 		inventory.Reserve(placement.Holding{Instance: "si-1", Hub: c.through, Held: map[string]placement.Resources{"behind": {corev1.ResourceCPU: 8000}}})
-		r, err := readerOf(t, kube, inventory).Read()
+		r, err := readerOf(t, kube, inventory).Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,7 @@ func TestPodsOverAPeeringAreForeignOutsideTheNamespacesOfThisHub(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			kube := fake.NewClientset(append(c.quotas, placementtest.Node("n", nil), c.pod)...)
 			kube.PrependReactor("list", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) { return c.with != nil, nil, c.with })
-			r, err := readerOf(t, kube, placement.NewInventory()).Read()
+			r, err := readerOf(t, kube, placement.NewInventory()).Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +142,7 @@ func TestDevicesCountWhileAllOfThemIsRead(t *testing.T) {
 			if c.reserved != nil {
 				inventory.Reserve(placement.Holding{Instance: "si-1", Held: map[string]placement.Resources{"c": c.reserved}})
 			}
-			r, err := readerOf(t, kube, inventory).Read()
+			r, err := readerOf(t, kube, inventory).Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,10 +195,32 @@ func TestTheNamesOfNodesAreBounded(t *testing.T) {
 		{"a storage class too many", append(classes(mostNames+1), nodeWith(1, true)), "it has 4 resources and 65"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := readerOf(t, fake.NewClientset(c.objects...), placement.NewInventory()).Read()
+			_, err := readerOf(t, fake.NewClientset(c.objects...), placement.NewInventory()).Read(t.Context())
 			if unknown := (*UnknownError)(nil); c.want == "" && err != nil || c.want != "" && (!errors.As(err, &unknown) || unknown.Reason != ReasonInvalid || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestLongListsComeInPages: an API server ignores the limit of a list that its cache may answer.
+func TestLongListsComeInPages(t *testing.T) {
+	kube := fake.NewClientset(placementtest.Node("n", nil))
+	var mu sync.Mutex
+	whole := map[string]bool{}
+	kube.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		o := action.(clienttesting.ListActionImpl).ListOptions
+		mu.Lock()
+		defer mu.Unlock()
+		whole[action.GetResource().Resource] = o.Limit == 0 || o.ResourceVersion != ""
+		return false, nil, nil
+	})
+	readerOf(t, kube, placement.NewInventory())
+	mu.Lock()
+	defer mu.Unlock()
+	for _, resource := range []string{"nodes", "pods", "namespaces", "resourcequotas", "resourceslices", "resourceclaims"} {
+		if inOnePiece, isListed := whole[resource]; inOnePiece || !isListed {
+			t.Errorf("%s: listed %v, in one piece %v", resource, isListed, inOnePiece)
+		}
 	}
 }

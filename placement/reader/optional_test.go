@@ -58,7 +58,7 @@ func isRefusedLater(t *testing.T, devicesWith error) {
 	n.Wait(t.Context())
 	want := func(when, devices, foreign string) {
 		t.Helper()
-		r, err := n.Read()
+		r, err := n.Read(t.Context())
 		if err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}

@@ -56,7 +56,7 @@ func (e *UnknownError) Error() string { return e.Message }
 type Declared corev1.ResourceList
 
 // Read returns the declared capacity.
-func (d Declared) Read() (Reading, error) {
+func (d Declared) Read(context.Context) (Reading, error) {
 	r := Reading{Source: "declared by the operator", Capacity: corev1.ResourceList(d), Allocatable: corev1.ResourceList(d)}
 	for name := range d {
 		if class, is := v1alpha1.StorageClassOf(name); is {

@@ -216,7 +216,7 @@ func TestArchitecturesAreThoseOfNodesThatTakeWorkloads(t *testing.T) {
 func TestADeclaredCapacityIsComplete(t *testing.T) {
 	declared := Declared(placementtest.Quantities("cpu=8,fast.storageclass.storage.k8s.io/requests.storage=1Gi,cold.storageclass.storage.k8s.io/requests.storage=1Gi"))
 	declared.Wait(t.Context())
-	r, err := declared.Read()
+	r, err := declared.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
