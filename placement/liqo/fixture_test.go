@@ -3,6 +3,7 @@ package liqo_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -93,7 +94,9 @@ func newFixture(t *testing.T) *fixture {
 	if f.keys, err = seal.Open(filepath.Join(t.TempDir(), "keyset.json")); err != nil {
 		t.Fatal(err)
 	}
-	f.connections = &member.Connections{Reader: f.hub, Namespace: f.namespace, Keys: f.keys}
+	f.connections = &member.Connections{
+		Reader: f.hub, Namespace: f.namespace, Keys: f.keys, AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	}
 	for i := range f.planes {
 		f.planes[i] = newPlane(t, []string{"consumers", "providers"}[i])
 	}
