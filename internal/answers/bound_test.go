@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-dev/sluice/internal/answers"
@@ -22,7 +23,7 @@ import (
 const aPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p\"}{","namespace":"ns-1","annotations":{"long":"`
 
 // endless answers with the beginning of an answer, and then repeats a text until the client leaves.
-func endless(t *testing.T, code int, encoding, beginning, text string) *rest.Config {
+func endless(t *testing.T, stranger bool, code int, encoding, beginning, text string) *rest.Config {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", encoding)
@@ -41,7 +42,7 @@ func endless(t *testing.T, code int, encoding, beginning, text string) *rest.Con
 	}))
 	t.Cleanup(s.Close)
 	config := &rest.Config{Host: s.URL, QPS: -1}
-	answers.Bound(config)
+	answers.Bound(config, stranger)
 	answers.Check(config, nil)
 	return config
 }
@@ -77,7 +78,7 @@ func TestEndlessAnswersEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			err := row.ask(ctx, endless(t, row.code, row.encoding, row.beginning, row.text))
+			err := row.ask(ctx, endless(t, false, row.code, row.encoding, row.beginning, row.text))
 			if !answers.IsTooLarge(err) || !strings.Contains(err.Error(), "64 MiB") || !strings.Contains(err.Error(), "http://127.0.0.1") {
 				t.Errorf("got %v", err)
 			}
@@ -89,13 +90,13 @@ func TestEndlessAnswersEnd(t *testing.T) {
 func TestEndlessEventsEnd(t *testing.T) {
 	const short = `{"type":"ADDED","object":` + aPod + `"}}}}` + "\n"
 	for name, row := range map[string]struct{ beginning, text string }{
-		"in one string":   {short + `{"type":"ADDED","object":` + aPod, "x"},
-		"in many objects": {short + `{"type":"ADDED","object":[{}`, ",\n{}"},
+		"in one string":  {short + `{"type":"ADDED","object":` + aPod, "x"},
+		"in many arrays": {short + `{"type":"ADDED","object":[[]`, ",\n[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			pods := dynamic.NewForConfigOrDie(endless(t, 200, "application/json", row.beginning, row.text)).Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+			pods := dynamic.NewForConfigOrDie(endless(t, false, 200, "application/json", row.beginning, row.text)).Resource(corev1.SchemeGroupVersion.WithResource("pods"))
 			events, err := pods.Watch(ctx, metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -112,7 +113,7 @@ func TestEndlessEventsEnd(t *testing.T) {
 	}
 
 	// Many events that are short are longer together.
-	pods := dynamic.NewForConfigOrDie(endless(t, 200, "application/json", "", `{"type":"ADDED","object":`+aPod+strings.Repeat("x", 4096)+`"}}}}`+"\n")).Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	pods := dynamic.NewForConfigOrDie(endless(t, false, 200, "application/json", "", `{"type":"ADDED","object":`+aPod+strings.Repeat("x", 4096)+`"}}}}`+"\n")).Resource(corev1.SchemeGroupVersion.WithResource("pods"))
 	events, err := pods.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -122,5 +123,53 @@ func TestEndlessEventsEnd(t *testing.T) {
 		if event := <-events.ResultChan(); event.Type != "ADDED" {
 			t.Fatalf("event %d is %+v", i, event)
 		}
+	}
+}
+
+// TestAStrangersAnswersHaveAFormThatIsCounted: few bytes may be many objects, in protocol buffers at any depth.
+func TestAStrangersAnswersHaveAFormThatIsCounted(t *testing.T) {
+	const many = "more than 262144 objects"
+	list := func(config *rest.Config) error {
+		_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+		return err
+	}
+	for name, row := range map[string]struct {
+		encoding, beginning, text, want string
+	}{
+		"many items":           {"application/json", `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{}`, ",{}", many},
+		"many parts of a part": {"application/json", `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"spec":{"containers":[{}`, ",\n{}", many},
+		"protocol buffers":     {"application/vnd.kubernetes.protobuf", "k8s\x00", "x", `want JSON, got "application/vnd.kubernetes.protobuf"`},
+		"YAML":                 {"application/yaml; charset=utf-8", "items:\n", "- {}\n", `want JSON, got "application/yaml"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := list(endless(t, true, 200, row.encoding, row.beginning, row.text)); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+		})
+	}
+	pods, err := dynamic.NewForConfigOrDie(endless(t, true, 200, "application/json", `{"type":"ADDED","object":[{}`, ",{}")).Resource(corev1.SchemeGroupVersion.WithResource("pods")).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pods.Stop()
+	event := <-pods.ResultChan()
+	if s, is := event.Object.(*metav1.Status); !is || !strings.Contains(s.Message, many) {
+		t.Errorf("an event with many objects is %+v", event)
+	}
+
+	// Clients do not ask for what is refused.
+	var accepts string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		accepts = r.Header.Get("Accept")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[]}`)
+	}))
+	defer s.Close()
+	config := &rest.Config{Host: s.URL, QPS: -1}
+	answers.Bound(config, true)
+	answers.Check(config, nil)
+	_, err = metadata.NewForConfigOrDie(config).Resource(corev1.SchemeGroupVersion.WithResource("pods")).List(t.Context(), metav1.ListOptions{})
+	if err != nil || strings.Contains(accepts, "protobuf") || !strings.HasPrefix(accepts, "application/json;as=PartialObjectMetadataList") {
+		t.Errorf("%v; the client accepts %s", err, accepts)
 	}
 }

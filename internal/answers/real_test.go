@@ -22,9 +22,15 @@ import (
 )
 
 // Every answer of a real API server to Sluice's requests is accepted, in JSON and in protocol
-// buffers.
+// buffers, and in JSON only if it is a stranger's.
 func TestARealAPIServerIsBelieved(t *testing.T) {
 	cp := controlplane.Start(t, controlplane.Options{APIServerOnly: true})
+	t.Run("the operator's", func(t *testing.T) { isBelieved(t, cp, false, "ns-1") })
+	t.Run("a stranger's", func(t *testing.T) { isBelieved(t, cp, true, "ns-2") })
+}
+
+func isBelieved(t *testing.T, cp *controlplane.ControlPlane, stranger bool, ns string) {
+	t.Helper()
 	system, err := kubernetes.NewForConfigOrDie(cp.Config()).CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +39,7 @@ func TestARealAPIServerIsBelieved(t *testing.T) {
 	pin.For = 0
 	pin.Set(string(system.UID))
 	config := cp.Config()
+	answers.Bound(config, stranger)
 	answers.Check(config, pin)
 	kube := kubernetes.NewForConfigOrDie(config)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme})
@@ -41,8 +48,8 @@ func TestARealAPIServerIsBelieved(t *testing.T) {
 	}
 	ctx := t.Context()
 	owner := client.FieldOwner("test")
-	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns-1", Name: name} }
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns-1"}}
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 	account := &corev1.ServiceAccount{ObjectMeta: in("a")}
 	pod := &corev1.Pod{ObjectMeta: in("p"), Spec: corev1.PodSpec{
 		ServiceAccountName: "a", NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}},
@@ -58,19 +65,19 @@ func TestARealAPIServerIsBelieved(t *testing.T) {
 		want func(error) bool
 	}{
 		{"create", func() error { return c.Create(ctx, namespace) }, done},
-		{"create again", func() error { return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns-1"}}) }, apierrors.IsAlreadyExists},
+		{"create again", func() error { return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}) }, apierrors.IsAlreadyExists},
 		{"create without a name", func() error { return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: in("")}) }, apierrors.IsInvalid},
 		{"create in no namespace", func() error {
 			return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "none", Name: "x"}})
 		}, apierrors.IsNotFound},
 		{"create an account", func() error { return c.Create(ctx, account) }, done},
 		{"read", func() error { return c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) }, done},
-		{"read what is not there", func() error { return c.Get(ctx, client.ObjectKey{Namespace: "ns-1", Name: "none"}, &corev1.Secret{}) }, apierrors.IsNotFound},
+		{"read what is not there", func() error { return c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "none"}, &corev1.Secret{}) }, apierrors.IsNotFound},
 		{"read of no namespace", func() error { return c.Get(ctx, client.ObjectKey{Namespace: "none", Name: "none"}, &corev1.Secret{}) }, apierrors.IsNotFound},
 		{"apply", func() error {
-			return c.Apply(ctx, corev1ac.ConfigMap("m", "ns-1").WithData(map[string]string{"a": "b"}), owner)
+			return c.Apply(ctx, corev1ac.ConfigMap("m", ns).WithData(map[string]string{"a": "b"}), owner)
 		}, done},
-		{"apply, dry", func() error { return c.Apply(ctx, corev1ac.ConfigMap("n", "ns-1"), owner, client.DryRunAll) }, done},
+		{"apply, dry", func() error { return c.Apply(ctx, corev1ac.ConfigMap("n", ns), owner, client.DryRunAll) }, done},
 		{"conflict", func() error {
 			stale := namespace.DeepCopy()
 			stale.ResourceVersion = "1"
@@ -78,7 +85,7 @@ func TestARealAPIServerIsBelieved(t *testing.T) {
 		}, apierrors.IsConflict},
 		{"update", func() error { return c.Update(ctx, namespace) }, done},
 		{"status", func() error { return c.Status().Update(ctx, namespace) }, done},
-		{"list", func() error { return c.List(ctx, &corev1.PodList{}, client.InNamespace("ns-1")) }, done},
+		{"list", func() error { return c.List(ctx, &corev1.PodList{}, client.InNamespace(ns)) }, done},
 		{"list names", func() error { return c.List(ctx, names) }, done},
 		{"list pages", func() error { return c.List(ctx, &corev1.NamespaceList{}, client.Limit(1)) }, done},
 		{"typed list", func() error { _, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); return err }, done},
@@ -97,8 +104,8 @@ func TestARealAPIServerIsBelieved(t *testing.T) {
 			}})
 		}, done},
 		{"what may another", func() error {
-			return c.Create(ctx, &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-1"}, Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: "x", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "ns-1", Verb: "get", Resource: "pods"},
+			return c.Create(ctx, &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: ns}, Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "x", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: "get", Resource: "pods"},
 			}})
 		}, done},
 		{"token", func() error { return c.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{}) }, done},
@@ -116,8 +123,8 @@ func TestARealAPIServerIsBelieved(t *testing.T) {
 		{"delete", func() error { return c.Delete(ctx, account) }, done},
 		{"delete again", func() error { return c.Delete(ctx, account) }, apierrors.IsNotFound},
 		{"delete what has a finalizer", func() error { return c.Delete(ctx, namespace) }, done},
-		{"delete all", func() error { return c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace("ns-1")) }, done},
-		{"an API that is not there", func() error { return c.Get(ctx, client.ObjectKey{Namespace: "ns-1", Name: "w"}, widget) }, meta.IsNoMatchError},
+		{"delete all", func() error { return c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(ns)) }, done},
+		{"an API that is not there", func() error { return c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "w"}, widget) }, meta.IsNoMatchError},
 		{"health", func() error { return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() }, done},
 		{"version", func() error { _, err := kube.Discovery().ServerVersion(); return err }, done},
 		{"APIs", func() error { _, _, err := kube.Discovery().ServerGroupsAndResources(); return err }, done},

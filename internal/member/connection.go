@@ -66,7 +66,6 @@ func (c *Connection) Typed(s *runtime.Scheme) (client.Client, error) {
 // address, certificate and credentials with one request, and for the cluster's UID.
 func connect(ctx context.Context, cluster, consumerServer string, config *rest.Config) (*Connection, error) {
 	pin := answers.KubeSystem()
-	answers.Bound(config)
 	answers.Check(config, pin)
 	crashpoint.Guard(config, "cluster")
 	bounded := rest.CopyConfig(config)

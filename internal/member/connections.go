@@ -163,7 +163,7 @@ func (c *Connections) OfInstance(ctx context.Context, management, instance strin
 		if err != nil {
 			return nil, failed(StepKubeconfig, "check the kubeconfig that its control plane provider writes", err)
 		}
-		config := parsed.config()
+		config := parsed.config(false)
 		config.Wrap(c.Wrap)
 		connection, err := connect(ctx, name, "", config)
 		if err != nil {
@@ -231,7 +231,7 @@ func (c *Connections) Try(ctx context.Context, cluster *v1alpha1.MemberCluster, 
 	if err != nil {
 		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` creates", Err: err}
 	}
-	config := parsed.config()
+	config := parsed.config(cluster.HasForeignAddress())
 	if cluster.HasForeignAddress() {
 		config.Dial = guarded.NewDialer(guarded.Options{AllowAddresses: c.AllowAddresses}).DialContext
 		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // which would hide the address

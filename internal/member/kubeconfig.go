@@ -115,14 +115,13 @@ func Config(kubeconfig []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := k.config()
-	answers.Bound(config)
+	config := k.config(false)
 	answers.Check(config, nil)
 	return config, nil
 }
 
-// config is Config without the check of answers.
-func (k *Kubeconfig) config() *rest.Config {
+// config is Config without the check of answers. A stranger is somebody else than the operator who has given the address.
+func (k *Kubeconfig) config(stranger bool) *rest.Config {
 	config := &rest.Config{
 		Host: k.Server, TLSClientConfig: rest.TLSClientConfig{CAData: k.CA, ServerName: k.TLSServerName, CertData: k.ClientCertificate, KeyData: k.ClientKey},
 		BearerToken: k.Token, Username: k.Username, Password: k.Password, DisableCompression: k.DisableCompression,
@@ -131,6 +130,7 @@ func (k *Kubeconfig) config() *rest.Config {
 	if k.ProxyURL != "" {
 		config.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(k.ProxyURL) }
 	}
+	answers.Bound(config, stranger)
 	return config
 }
 
