@@ -142,7 +142,7 @@ func (b *boundedBody) Read(p []byte) (n int, err error) {
 }
 
 // jsonText follows a sequence of JSON values, as far as it takes to count their objects, and to know where each value ends.
-// What is no JSON has no end.
+// Text that is no JSON has no end.
 type jsonText struct {
 	// objects in the present value.
 	objects            int

@@ -120,7 +120,7 @@ func Config(kubeconfig []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-// config is Config without the check of answers. A stranger is somebody else than the operator who has given the address.
+// config is Config without the check of answers. stranger means that the address is not the operator's.
 func (k *Kubeconfig) config(stranger bool) *rest.Config {
 	config := &rest.Config{
 		Host: k.Server, TLSClientConfig: rest.TLSClientConfig{CAData: k.CA, ServerName: k.TLSServerName, CertData: k.ClientCertificate, KeyData: k.ClientKey},

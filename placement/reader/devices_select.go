@@ -48,7 +48,7 @@ func (s *selections) begin() {
 	s.last, s.next = s.next, map[selectionKey]selection{}
 }
 
-// of selects, unless that is known. What the end of the context cuts off is not kept.
+// of selects, unless that is known. A selection that the end of the context cuts off is not kept.
 func (s *selections) of(ctx context.Context, class *resourcev1.DeviceClass, slice *resourcev1.ResourceSlice) selection {
 	s.mu.Lock()
 	defer s.mu.Unlock()

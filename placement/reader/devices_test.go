@@ -304,7 +304,7 @@ func TestSelectionsAreKeptUntilAnObjectChanges(t *testing.T) {
 	}
 }
 
-// A reading evaluates selectors for a bounded time. What it has not evaluated is evaluated by the next one.
+// A reading evaluates selectors for a bounded time. The next one evaluates the others.
 func TestSelectionsEndWithTheirReading(t *testing.T) {
 	var s selections
 	class, slice := deviceClass("large", atLeast("40Gi")), published("a", gpu("0", "80Gi"))
