@@ -63,7 +63,7 @@ ordered after the backup, and "sluice remnant remove" removes single objects.`,
 type remnants struct {
 	// keyset is the path of the keyset that opens orders.
 	keyset string
-	// joinAddresses are those of clusters that others have given, as of sluice serve.
+	// joinAddresses has the ranges in which clusters may be whose addresses others have given, as for sluice serve.
 	joinAddresses ranges
 
 	hub       client.Client
