@@ -9,8 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// A cluster that has joined by an invitation gets nothing from any other cluster than the inviting one, and nothing of its is given to
-// another one.
+// A cluster that has joined by an invitation gets objects for the inviting cluster only, and other clusters get none for it.
 func joinedClustersArePeeredWithNoOther(p *pair) {
 	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	for _, joined := range []*end{p.provider, p.consumer} {
