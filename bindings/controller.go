@@ -256,7 +256,7 @@ func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind 
 
 // recordWaiting puts into status what the operation waits for, and reports whether that is new.
 func (c *Controller) recordWaiting(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationType, description string) (changed bool) {
-	changed = c.begin(b, kind)
+	changed, description = c.begin(b, kind), v1alpha1.Cut(description, v1alpha1.LongestText)
 	if b.Status.Operation.Description != description {
 		b.Status.Operation.Description, changed = description, true
 	}
@@ -280,7 +280,7 @@ func (c *Controller) finish(b *v1alpha1.ServiceBinding, state v1alpha1.Operation
 	now := metav1.NewTime(c.Clock.Now())
 	b.Status.ObservedGeneration = b.Generation
 	b.Status.Operation.State = state
-	b.Status.Operation.Description = description
+	b.Status.Operation.Description = v1alpha1.Cut(description, v1alpha1.LongestText)
 	b.Status.Operation.FinishedAt = &now
 }
 

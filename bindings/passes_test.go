@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -252,6 +254,20 @@ func TestPublicReasons(t *testing.T) {
 		if got := (&hookError{workload.HookUnbind, "exit 1", detail}).Error(); got != want {
 			t.Errorf("operators read %q, want %q", got, want)
 		}
+	}
+}
+
+// The hub takes descriptions of a certain length only.
+func TestALongReasonOfAFailureIsCut(t *testing.T) {
+	b := bindingOf(v1alpha1.StateInProgress, nil)
+	c := &Controller{Clock: clocktesting.NewFakePassiveClock(today)}
+	for range 2 { // the same reason is no news
+		c.recordWaiting(b, v1alpha1.OperationBind, strings.Repeat("ü", 2*v1alpha1.LongestText))
+	}
+	waiting := b.Status.Operation.Description
+	c.finish(b, v1alpha1.StateFailed, strings.Repeat("ü", 2*v1alpha1.LongestText))
+	if failed := b.Status.Operation.Description; failed != waiting || utf8.RuneCountInString(failed) != v1alpha1.LongestText {
+		t.Errorf("%d and %d characters", utf8.RuneCountInString(waiting), utf8.RuneCountInString(failed))
 	}
 }
 

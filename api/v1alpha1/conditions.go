@@ -46,11 +46,15 @@ const (
 	ReasonExpired     = "Expired"     // of a binding: its credentials have ended
 )
 
-// SetCondition sets one condition. It reports whether anything except observedGeneration
-// changed, so that callers can skip status writes without news.
+// LongestText is the length of the longest description of an operation, and of the longest message of a condition, in characters.
+// The API takes longer messages, but not several of them in one status.
+const LongestText = 10000
+
+// SetCondition sets one condition, with a message that is cut to LongestText. It reports whether anything except
+// observedGeneration changed, so that callers can skip status writes without news.
 func SetCondition(conditions *[]metav1.Condition, generation int64, kind string, status metav1.ConditionStatus, reason, message string) bool {
 	return meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
+		Type: kind, Status: status, Reason: reason, Message: Cut(message, LongestText), ObservedGeneration: generation,
 	})
 }
 

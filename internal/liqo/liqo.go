@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,7 +56,11 @@ func Network(ctx context.Context, c client.Reader, namespace string, modules []v
 	if len(identities.Items) != 1 || identities.Items[0].Data[consts.ClusterIDConfigMapKey] == "" {
 		return nil, fmt.Errorf("read Liqo's cluster ID in namespace %s: there are %d ConfigMaps with one: Liqo is not installed there", namespace, len(identities.Items))
 	}
-	network := &v1alpha1.LiqoNetwork{ClusterID: identities.Items[0].Data[consts.ClusterIDConfigMapKey]}
+	id := identities.Items[0].Data[consts.ClusterIDConfigMapKey]
+	if wrong := validation.IsDNS1123Label(id); wrong != nil {
+		return nil, fmt.Errorf("read Liqo's cluster ID in namespace %s: %.70q: %s", namespace, id, wrong[0])
+	}
+	network := &v1alpha1.LiqoNetwork{ClusterID: id}
 	if !v1alpha1.HasModule(modules, v1alpha1.ModuleNetworking) {
 		return network, nil
 	}

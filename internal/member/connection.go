@@ -117,6 +117,17 @@ func (c *Connection) uid(ctx context.Context) (string, error) {
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
 		return "", err
 	}
+	return UIDOf(&system)
+}
+
+// longestUID is the length of the longest UID of a cluster. Kubernetes' own have 36 characters.
+const longestUID = 128
+
+// UIDOf returns the UID of a cluster, which its namespace kube-system has. The error is about one that is too long to be kept.
+func UIDOf(system *corev1.Namespace) (string, error) {
+	if n := len(system.UID); n > longestUID {
+		return "", fmt.Errorf("its namespace %s has a UID of %d characters, and at most %d are allowed", metav1.NamespaceSystem, n, longestUID)
+	}
 	return string(system.UID), nil
 }
 

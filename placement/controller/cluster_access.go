@@ -44,6 +44,9 @@ const accessEvery = 10 * time.Minute
 // accessTimeout bounds a check of the access, of a hundred questions, whatever bounds a probe, of one.
 const accessTimeout = 5 * time.Second
 
+// longestVersion is the length of the longest version of an API server that is kept, in characters.
+const longestVersion = 64
+
 func (a *access) due(now time.Time) bool {
 	return !a.verified || now.Sub(a.checked) >= accessEvery
 }
@@ -91,7 +94,7 @@ func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1
 	if a.keyHash, err = c.keyHash(ctx); err != nil {
 		return failed("read its API server's certificate", err, "check that its API server is running and reachable from Sluice")
 	}
-	a.version, a.uid = version.GitVersion, uid
+	a.version, a.uid = v1alpha1.Cut(version.GitVersion, longestVersion), uid
 	return r.unique(ctx, cluster, a.uid)
 }
 

@@ -7,10 +7,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
@@ -98,6 +102,38 @@ func TestAClusterThatRefusesWritesTakesNoPlacementsUntilItTakesThem(t *testing.T
 
 	full.Store(false)
 	eventually(t, "it is ready again", func() bool { return conditionTrue(lookUntilSettled(), v1alpha1.ConditionReady) })
+}
+
+// The hub takes messages of a certain length only. A status that it refuses would keep a cluster that is lost in use.
+func TestALongErrorDoesNotHideThatAClusterIsLost(t *testing.T) {
+	m := newMemberWorld(t, placementtest.Node("n", nil))
+	m.within(1, true, "")
+	m.probe = errors.New(strings.Repeat("😀", 40_000))
+	m.within(toleratedFailures, false, "probe /readyz: 😀😀")
+	since := meta.FindStatusCondition(m.look().Status.Conditions, v1alpha1.ConditionReachable)
+	m.clock.SetTime(m.clock.Now().Add(v1alpha1.UnreachableSeconds * time.Second))
+	lost := meta.FindStatusCondition(m.look().Status.Conditions, v1alpha1.ConditionReachable)
+	if lost.Status != metav1.ConditionFalse || !lost.LastTransitionTime.Equal(&since.LastTransitionTime) || utf8.RuneCountInString(lost.Message) != v1alpha1.LongestText {
+		t.Errorf("lost since %s, then since %s, %d characters", since.LastTransitionTime, lost.LastTransitionTime, utf8.RuneCountInString(lost.Message))
+	}
+	m.probe = nil
+	m.within(steadyAnswers, true, "")
+}
+
+// A version or a UID that no API server of Kubernetes has is not stored as it is.
+func TestTheIdentityOfAClusterIsBounded(t *testing.T) {
+	m := newMemberWorld(t, placementtest.Node("n", nil))
+	m.kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.0-" + strings.Repeat("x", 4<<20)}
+	if got := m.look().Status.KubernetesVersion; len(got) > 200 || !strings.HasPrefix(got, "v1.36.0-xxx") {
+		t.Errorf("%d bytes of a version are stored", len(got))
+	}
+	m = newMemberWorld(t, placementtest.Node("n", nil))
+	m.becomes(types.UID(strings.Repeat("u", 4<<20)))
+	mc := m.look()
+	m.wantReady(mc, false, "has a UID of 4194304 characters, and at most 128 are allowed")
+	if mc.Status.UID != "" {
+		t.Errorf("%d bytes of a UID are stored", len(mc.Status.UID))
+	}
 }
 
 // Probes of other clusters do not wait for a write that hangs.

@@ -104,5 +104,5 @@ func reportAcyclic(cluster *v1alpha1.MemberCluster) {
 		}
 		message = fmt.Sprintf("broker %s: not ordered there: %s: %s", cluster.Name, lists.Some(names, 3), left[0].Reason)
 	}
-	v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, v1alpha1.ConditionAcyclic, state, reason, v1alpha1.Cut(message, 1000))
+	v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, v1alpha1.ConditionAcyclic, state, reason, message)
 }

@@ -84,7 +84,7 @@ func (c clients) uid(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return string(system.UID), nil
+	return member.UIDOf(system)
 }
 
 // capacityReader reads what a member cluster has, and what others use there.

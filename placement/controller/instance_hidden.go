@@ -104,12 +104,12 @@ func (r *instanceReconciler) writeSealed(ctx context.Context, s *scope, paramete
 func (s *scope) recordRedacted(redact func(string) string) {
 	hide := func(text *string, longest int) { *text = v1alpha1.Cut(redact(*text), longest) }
 	failure := func(f *v1alpha1.OperationFailure) {
-		hide(&f.Description, longestDescription)
-		hide(&f.Summary, longestDescription)
+		hide(&f.Description, v1alpha1.LongestText)
+		hide(&f.Summary, v1alpha1.LongestText)
 	}
 	op := s.Status.Operation
-	hide(&op.Description, longestDescription)
-	hide(&op.Summary, longestDescription)
+	hide(&op.Description, v1alpha1.LongestText)
+	hide(&op.Summary, v1alpha1.LongestText)
 	if op.Failing != nil {
 		failure(op.Failing)
 	}
@@ -119,12 +119,12 @@ func (s *scope) recordRedacted(redact func(string) string) {
 	for _, d := range s.Status.Decisions() {
 		for _, rejection := range d.Rejections {
 			for i := range rejection.Examples {
-				hide(&rejection.Examples[i].Message, longestDescription)
+				hide(&rejection.Examples[i].Message, v1alpha1.LongestText)
 			}
 		}
 	}
 	for i := range s.Status.Conditions {
-		hide(&s.Status.Conditions[i].Message, longestMessage)
+		hide(&s.Status.Conditions[i].Message, v1alpha1.LongestText)
 	}
 	for i := range s.Status.Events {
 		hide(&s.Status.Events[i].Message, v1alpha1.LongestEventMessage)

@@ -23,12 +23,6 @@ const (
 	reasonRestoring = "Restoring"
 )
 
-// Longest texts that the hub takes, in characters.
-const (
-	longestDescription = 10000 // v1alpha1.Operation.Description and Summary
-	longestMessage     = 32768 // metav1.Condition.Message
-)
-
 // begin opens the operation for the instance's generation, unless it is open already. It writes
 // nothing: most operations are first written together with their decision.
 func (r *instanceReconciler) begin(s *scope) {
@@ -206,7 +200,7 @@ func (s *scope) recordFailing() (news bool) {
 		return false
 	}
 	s.Status.Operation.Failing = &v1alpha1.OperationFailure{
-		Description: v1alpha1.Cut(s.failing, longestDescription), Summary: v1alpha1.Cut(forConsumer(s.cause), longestDescription),
+		Description: v1alpha1.Cut(s.failing, v1alpha1.LongestText), Summary: v1alpha1.Cut(forConsumer(s.cause), v1alpha1.LongestText),
 		Repeatable: repeatable(s.cause), Unusable: unusable(s.cause),
 	}
 	return true
@@ -291,7 +285,7 @@ func (s *scope) finish(state v1alpha1.OperationState) {
 // describe sets the operation's description, cut to the API's limit, and reports whether it
 // changed.
 func (s *scope) describe(text string) (news bool) {
-	text = v1alpha1.Cut(text, longestDescription)
+	text = v1alpha1.Cut(text, v1alpha1.LongestText)
 	news = s.fresh || s.Status.Operation.Description != text
 	s.Status.Operation.Description = text
 	return news
@@ -303,14 +297,14 @@ func (s *scope) summarise(err error) (news bool) {
 	if err != nil {
 		text = forConsumer(err)
 	}
-	text = v1alpha1.Cut(text, longestDescription)
+	text = v1alpha1.Cut(text, v1alpha1.LongestText)
 	news = s.Status.Operation.Summary != text
 	s.Status.Operation.Summary = text
 	return news
 }
 
 func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string) (news bool) {
-	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, v1alpha1.Cut(message, longestMessage))
+	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, message)
 }
 
 func (s *scope) setCopies(copies []v1alpha1.Copy) { s.Status.Copies = copies }

@@ -36,7 +36,7 @@ func (s *scope) recordDataFailed(data *v1alpha1.DataCopy, why string) {
 	if b := s.Status.LastBackup(); b != nil && b.ID == data.Backup {
 		failed = *b
 	}
-	failed.FailedAt, failed.Failure = ptr.To(metav1.NewTime(s.now)), v1alpha1.Cut(why, longestFailure)
+	failed.FailedAt, failed.Failure = ptr.To(metav1.NewTime(s.now)), v1alpha1.Cut(why, v1alpha1.LongestText)
 	s.recordBackup(failed)
 	s.recordUsable()
 }
@@ -50,9 +50,6 @@ func (s *scope) recordNotRestored(data *v1alpha1.DataCopy, why string) {
 	s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonRestoring, message)
 	s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonRestoring, message)
 }
-
-// longestFailure is the greatest length of the reason for which a backup or a restore failed.
-const longestFailure = 10000
 
 // recordBackup records a backup as the last one, and forgets those that are no longer kept.
 func (s *scope) recordBackup(last v1alpha1.Backup) {
@@ -76,12 +73,12 @@ func (s *scope) recordRestored(data *v1alpha1.DataCopy, why string) {
 		s.Status.Restored.At = ptr.To(metav1.NewTime(s.now))
 		return
 	}
-	s.Status.Restored.FailedAt, s.Status.Restored.Failure = ptr.To(metav1.NewTime(s.now)), v1alpha1.Cut(why, longestFailure)
+	s.Status.Restored.FailedAt, s.Status.Restored.Failure = ptr.To(metav1.NewTime(s.now)), v1alpha1.Cut(why, v1alpha1.LongestText)
 }
 
 // recordRestoreRefused records why nothing is done of what an operator asks for.
 func (s *scope) recordRestoreRefused(why string) {
-	s.Status.Restored = &v1alpha1.Restored{Request: s.RestoreAsked(), FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: v1alpha1.Cut(why, longestFailure)}
+	s.Status.Restored = &v1alpha1.Restored{Request: s.RestoreAsked(), FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: v1alpha1.Cut(why, v1alpha1.LongestText)}
 }
 
 // recordCopying records what begins with the volumes where they are.
@@ -130,11 +127,11 @@ func (s *scope) recordCopyFailed(why string) {
 	c := s.Status.Copying
 	switch c.Step {
 	case v1alpha1.StepBackup:
-		s.recordBackup(v1alpha1.Backup{ID: c.Backup, Cluster: c.From, FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: v1alpha1.Cut(why, longestFailure)})
+		s.recordBackup(v1alpha1.Backup{ID: c.Backup, Cluster: c.From, FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: v1alpha1.Cut(why, v1alpha1.LongestText)})
 		s.recordStarting()
 	case v1alpha1.StepRestore:
 		s.recordRestored(c, why)
-		s.Status.Copying.Failure = v1alpha1.Cut(why, longestFailure)
+		s.Status.Copying.Failure = v1alpha1.Cut(why, v1alpha1.LongestText)
 		s.recordStopped(s.restoreFailure())
 	default:
 		if c.Request != "" {

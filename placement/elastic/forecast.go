@@ -128,7 +128,7 @@ func (e *Controller) explain(ctx context.Context, t *template, x *expectations, 
 		return fmt.Errorf("read the policy: %w", err)
 	}
 	before := client.MergeFromWithOptions(policy.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if !v1alpha1.SetCondition(&policy.Status.Conditions, policy.Generation, v1alpha1.ConditionForecast, state, reason, v1alpha1.Cut(message, 1024)) {
+	if !v1alpha1.SetCondition(&policy.Status.Conditions, policy.Generation, v1alpha1.ConditionForecast, state, reason, message) {
 		return nil
 	}
 	if err := e.Client.Status().Patch(ctx, policy, before); err != nil {

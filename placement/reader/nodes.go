@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	resourceinformers "k8s.io/client-go/informers/resource/v1"
 	storageinformers "k8s.io/client-go/informers/storage/v1"
@@ -102,12 +104,14 @@ func inPages(l *metav1.ListOptions) {
 	}
 }
 
+// longestResource is the length of the longest name of a resource: a subdomain, a slash and a label.
+const longestResource = validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength
+
 // isNotServed reports whether an error means that the cluster does not serve a resource, or not to Sluice.
 func isNotServed(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
-// Read returns what the nodes have now. The error says that not everything has been listed yet, or that there are more
-// resources or storage classes than an answer of a server may have, or more to select devices by than a reading takes: the
-// nodes may be a stranger's.
+// Read returns what the nodes have now. The error says that not everything has been listed yet, that the status of a cluster
+// has no room for it, or that there is more to select devices by than a reading takes: the nodes may be a stranger's.
 func (n *Nodes) Read(ctx context.Context) (Reading, error) {
 	if slices.ContainsFunc(n.synced(), func(synced cache.InformerSynced) bool { return !synced() }) {
 		return Reading{}, &UnknownError{ReasonSyncing, "reading its nodes, pods, namespaces and storage classes: not complete yet"}
@@ -147,10 +151,42 @@ func (n *Nodes) Read(ctx context.Context) (Reading, error) {
 		r.StorageClasses = append(r.StorageClasses, class.Name)
 	}
 	slices.Sort(r.StorageClasses)
-	if resources := max(len(r.Capacity), len(r.Allocatable), len(r.Foreign)); max(resources, len(r.StorageClasses)) > mostNames {
-		return Reading{}, &UnknownError{ReasonInvalid, fmt.Sprintf("it has %d resources and %d storage classes, and at most %d of each are allowed", resources, len(r.StorageClasses), mostNames)}
+	if err := r.check(); err != nil {
+		return Reading{}, &UnknownError{ReasonInvalid, err.Error()}
 	}
 	return r, nil
+}
+
+// check refuses more names than an answer of a server may have, and longer ones than Kubernetes has: the nodes may be a
+// stranger's.
+func (r *Reading) check() error {
+	if resources := max(len(r.Capacity), len(r.Allocatable), len(r.Foreign)); max(resources, len(r.StorageClasses)) > mostNames {
+		return fmt.Errorf("it has %d resources and %d storage classes, and at most %d of each are allowed", resources, len(r.StorageClasses), mostNames)
+	}
+	if kinds := max(len(r.Architectures), len(r.OperatingSystems)); kinds > mostKinds {
+		return fmt.Errorf("its nodes have %d architectures and %d operating systems, and at most %d of each are allowed", len(r.Architectures), len(r.OperatingSystems), mostKinds)
+	}
+	names, resources := slices.Concat(r.StorageClasses, r.Architectures, r.OperatingSystems), []string{}
+	for _, class := range r.DeviceClasses {
+		names = append(names, class.Name, class.ExtendedResource)
+	}
+	for _, amounts := range []corev1.ResourceList{r.Capacity, r.Allocatable, r.Foreign} {
+		for name := range amounts {
+			resources = append(resources, string(name))
+		}
+	}
+	return cmp.Or(checkLengths(names, validation.DNS1123SubdomainMaxLength), checkLengths(resources, longestResource))
+}
+
+// checkLengths refuses names that are longer than most characters.
+func checkLengths(names []string, most int) error {
+	slices.Sort(names) // always the same error
+	for _, name := range names {
+		if len(name) > most {
+			return fmt.Errorf("the name %s has %d characters, and at most %d are allowed", quoted(name), len(name), most)
+		}
+	}
+	return nil
 }
 
 // devices returns what is read of devices. Classes that the provider hides count as not sold once no instance has any.

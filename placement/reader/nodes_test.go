@@ -161,11 +161,14 @@ func TestTheNamesOfNodesAreBounded(t *testing.T) {
 		}
 		return some
 	}
-	nodeWith := func(resources int, allocatable bool) runtime.Object {
+	nodeWith := func(resources int, allocatable bool, more ...corev1.ResourceName) runtime.Object {
 		return placementtest.Node("n", func(n *corev1.Node) {
 			n.Status.Allocatable = corev1.ResourceList{}
 			for _, name := range names(resources) {
 				n.Status.Capacity[corev1.ResourceName("example.com/"+name)] = resource.MustParse("1")
+			}
+			for _, name := range more {
+				n.Status.Capacity[name] = resource.MustParse("1")
 			}
 			if allocatable {
 				n.Status.Allocatable = n.Status.Capacity
@@ -182,6 +185,11 @@ func TestTheNamesOfNodesAreBounded(t *testing.T) {
 	for _, name := range names(mostNames + 1) {
 		used = append(used, "requests.example.com/"+name+"=1")
 	}
+	var kinds []runtime.Object
+	for _, name := range names(mostKinds + 1) {
+		kinds = append(kinds, placementtest.Node(name, func(n *corev1.Node) { n.Status.NodeInfo.Architecture = name }))
+	}
+	long := metav1.ObjectMeta{Name: strings.Repeat("x", 254)}
 	const others = 3 // cpu, memory and pods
 	for _, c := range []struct {
 		name    string
@@ -193,6 +201,10 @@ func TestTheNamesOfNodesAreBounded(t *testing.T) {
 		{"one that pods do not get", []runtime.Object{nodeWith(mostNames-others+1, false)}, "it has 65 resources and 0"},
 		{"one that another hub has reserved", []runtime.Object{quotaOf("other", "si-1", "x", strings.Join(used, ","))}, "it has 65 resources and 0"},
 		{"a storage class too many", append(classes(mostNames+1), nodeWith(1, true)), "it has 4 resources and 65"},
+		{"an architecture too many", kinds, "its nodes have 17 architectures and 0 operating systems, and at most 16 of each are allowed"},
+		{"the name of a resource too long", []runtime.Object{nodeWith(0, true, corev1.ResourceName("example.com/"+strings.Repeat("x", 306)))}, "has 318 characters, and at most 317 are allowed"},
+		{"the name of a storage class too long", []runtime.Object{&storagev1.StorageClass{ObjectMeta: long}}, "has 254 characters, and at most 253 are allowed"},
+		{"the name of a device class too long", []runtime.Object{&resourcev1.DeviceClass{ObjectMeta: long}}, "has 254 characters, and at most 253 are allowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := readerOf(t, fake.NewClientset(c.objects...), placement.NewInventory()).Read(t.Context())

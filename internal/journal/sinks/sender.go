@@ -376,7 +376,7 @@ func (s *sender) write(ctx context.Context) error {
 	condition, reason, message := metav1.ConditionTrue, reasonDelivering, "it accepts events"
 	if failure != nil {
 		condition, reason = metav1.ConditionFalse, reasonRefusing
-		message = v1alpha1.Cut(fmt.Sprintf("it does not accept events: %v; they are sent again", failure), 1024)
+		message = fmt.Sprintf("it does not accept events: %v; they are sent again", failure)
 	}
 	isNew := v1alpha1.SetCondition(&sink.Status.Conditions, sink.Generation, v1alpha1.ConditionReady, condition, reason, message)
 	before := sink.Status.DeliveredUntil
