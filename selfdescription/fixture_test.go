@@ -69,7 +69,7 @@ func (w *world) Key(_ context.Context, id string) (*did.Key, error) {
 }
 
 // StatusList implements StatusSource.
-func (w *world) StatusList(_ context.Context, url string) (string, error) {
+func (w *world) StatusList(_ context.Context, _, url string) (string, error) {
 	if compact, ok := w.lists[url]; ok {
 		return compact, nil
 	}

@@ -174,9 +174,9 @@ func isOne(number json.Number) bool {
 
 // StatusSource returns the status list credential that is published at a URL.
 type StatusSource interface {
-	// StatusList returns a VC-JWT in compact serialisation. It may block until ctx ends. It may
-	// cache. Every error counts as temporary.
-	StatusList(ctx context.Context, url string) (compact string, err error)
+	// StatusList returns a VC-JWT in compact serialisation, which is named by a credential of an
+	// issuer. It may block until ctx ends. It may cache. Every error counts as temporary.
+	StatusList(ctx context.Context, issuer, url string) (compact string, err error)
 }
 
 // temporaryError is an error of the network.
@@ -234,7 +234,7 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 	if v.Statuses == nil {
 		return nil, errors.New("cannot be looked at here")
 	}
-	compact, err := v.Statuses.StatusList(ctx, entry.List)
+	compact, err := v.Statuses.StatusList(ctx, issuer, entry.List)
 	if err != nil {
 		return nil, temporaryError{err}
 	}

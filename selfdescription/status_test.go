@@ -348,9 +348,9 @@ type asking struct {
 	lists int
 }
 
-func (a *asking) StatusList(ctx context.Context, url string) (string, error) {
+func (a *asking) StatusList(ctx context.Context, issuer, url string) (string, error) {
 	a.lists++
-	return a.world.StatusList(ctx, url)
+	return a.world.StatusList(ctx, issuer, url)
 }
 
 // TestTheListOfACredentialThatIsRefusedIsNotAskedFor: anybody can sign a credential that names any list.

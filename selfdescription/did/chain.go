@@ -25,6 +25,9 @@ type chain struct {
 	until time.Time
 }
 
+// Size implements Sized, in round figures.
+func (c chain) Size() int { return (len(c.path) + 1) << 12 }
+
 // fetchChain fetches the chain at the URL in a key's "x5u" (RFC 7517, 4.6) and verifies it.
 func (r *Resolver) fetchChain(ctx context.Context, host string, jwk *jose.JSONWebKey, now time.Time) (chain, error) {
 	data, err := fetch(ctx, r.client(), r.Hosts, jwk.CertificatesURL, maxChain)

@@ -66,6 +66,9 @@ func WebDocument(did string, keys []jose.JSONWebKey) Document {
 // assertions are the keys that a DID lists for assertions, by DID URL.
 type assertions map[string]assertion
 
+// Size implements Sized, in round figures.
+func (a assertions) Size() int { return (len(a) + 1) << 10 }
+
 // assertion is a key, or the reason why the document's entry cannot be used. A bad entry does
 // not affect the others: documents list keys of many kinds.
 type assertion struct {

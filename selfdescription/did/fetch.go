@@ -22,6 +22,23 @@ import (
 // That includes 404, redirects, and answers that are compressed or too long, which a proxy may
 // send while the host is down.
 func Fetch(ctx context.Context, client *http.Client, hosts func(host string) bool, rawURL string, max int64) ([]byte, error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return fetch(ctx, client, hosts, u, max)
+}
+
+// Check returns the error with which Fetch refuses a URL without asking its host; nil if it asks.
+func Check(hosts func(host string) bool, rawURL string) error {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return err
+	}
+	return checkAsked(hosts, u)
+}
+
+func parseURL(rawURL string) (*url.URL, error) {
 	if len(rawURL) > 2048 {
 		return nil, invalid(clip(rawURL), "longer than 2048 bytes")
 	}
@@ -29,16 +46,24 @@ func Fetch(ctx context.Context, client *http.Client, hosts func(host string) boo
 	if err != nil {
 		return nil, invalid(clip(rawURL), "not a URL")
 	}
-	return fetch(ctx, client, hosts, u, max)
+	return u, nil
+}
+
+func checkAsked(hosts func(host string) bool, u *url.URL) error {
+	id := clip(u.Redacted())
+	if err := checkURL(u); err != nil {
+		return &InvalidError{ID: id, Err: err}
+	}
+	if host := strings.ToLower(u.Hostname()); hosts == nil || !hosts(host) {
+		return invalid(id, "host %s is not among those that may be asked", host)
+	}
+	return nil
 }
 
 func fetch(ctx context.Context, client *http.Client, hosts func(host string) bool, u *url.URL, max int64) ([]byte, error) {
 	id := clip(u.Redacted())
-	if err := checkURL(u); err != nil {
-		return nil, &InvalidError{ID: id, Err: err}
-	}
-	if host := strings.ToLower(u.Hostname()); hosts == nil || !hosts(host) {
-		return nil, invalid(id, "host %s is not among those that may be asked", host)
+	if err := checkAsked(hosts, u); err != nil {
+		return nil, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

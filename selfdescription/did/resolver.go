@@ -43,8 +43,8 @@ type Resolver struct {
 
 	once          sync.Once
 	defaultClient *http.Client
-	documents     cache[assertions]
-	chains        cache[chain]
+	documents     Cache[assertions]
+	chains        Cache[chain]
 }
 
 // Key returns the key that a DID URL names: one that the operator configured, the key encoded
@@ -146,8 +146,9 @@ func (r *Resolver) assertion(ctx context.Context, id, did string, where *url.URL
 		}
 		return found, nil
 	}
-	for _, want := range []age{{freshFor, mostFor}, {retryAfter, retryAfter}} {
-		document, err := r.documents.get(ctx, did, r.now(), want, load)
+	host := where.Hostname()
+	for _, want := range []Wanted{{did, host, freshFor, mostFor}, {did, host, retryAfter, retryAfter}} {
+		document, err := r.documents.Get(ctx, want, r.now(), load)
 		if err != nil {
 			return assertion{}, err
 		}
@@ -172,8 +173,8 @@ func (r *Resolver) chain(ctx context.Context, id, host string, key assertion) ([
 	}
 	// The same id may later mean another key or another chain.
 	name := strings.Join([]string{id, key.jwk.CertificatesURL.String(), key.thumbprint}, " ")
-	for _, want := range []age{{freshFor, mostFor}, {retryAfter, retryAfter}} {
-		verified, err := r.chains.get(ctx, name, r.now(), want, load)
+	for _, want := range []Wanted{{name, host, freshFor, mostFor}, {name, host, retryAfter, retryAfter}} {
+		verified, err := r.chains.Get(ctx, want, r.now(), load)
 		if err != nil {
 			return nil, err
 		}

@@ -5,15 +5,19 @@ import (
 	"crypto"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 func TestKeyOfDIDWeb(t *testing.T) {
@@ -283,15 +287,42 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 }
 
 func TestACacheThatIsFullDropsFailuresFirst(t *testing.T) {
-	var c cache[int]
+	var c Cache[chain]
 	start := time.Now()
-	c.put("good", start, 1, nil)
+	c.put("good", start, chain{}, nil)
 	for i := range maxEntries {
-		c.put(strconv.Itoa(i), start, 0, errors.New("refused"))
+		c.put(strconv.Itoa(i), start, chain{}, errors.New("refused"))
 	}
 	if _, ok := c.entries["good"]; !ok || len(c.entries) != maxEntries {
 		t.Errorf("%d entries, the good one kept: %t", len(c.entries), ok)
 	}
+}
+
+// hangs is a host that does not answer.
+type hangs struct{}
+
+func (hangs) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A host can have any number of DIDs, and a document any number of chains.
+func TestAHostThatTakesTooLongWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resolver := &Resolver{Client: &http.Client{Transport: hangs{}, Timeout: guarded.Timeout}, Hosts: func(string) bool { return true }}
+		begun := time.Now()
+		for n := range 1000 {
+			if _, err := resolver.Key(t.Context(), fmt.Sprintf("did:web:rival.example:%d#key-1", n)); !errors.As(err, new(*UnreachableError)) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("1000 documents take %s", took)
+		}
+		if _, err := resolver.Key(t.Context(), "did:web:provider.example#key-1"); err == nil || !strings.Contains(err.Error(), "deadline") {
+			t.Errorf("another host is not asked: %v", err)
+		}
+	})
 }
 
 func BenchmarkKey(b *testing.B) {

@@ -255,7 +255,7 @@ type issued struct {
 }
 
 // StatusList makes the list that npm issued the source of its status.
-func (i issued) StatusList(_ context.Context, url string) (string, error) {
+func (i issued) StatusList(_ context.Context, _, url string) (string, error) {
 	if url != i.List {
 		return "", errors.New("no such list")
 	}
