@@ -76,8 +76,18 @@ func (a *admission) confirms(resource *Credential) bool {
 	if a.mine(resource) {
 		return true
 	}
-	keepers := append(references(resource.Claims["maintainedBy"]), references(resource.Claims["ownedBy"])...)
-	return Owns(a.provider, a.person.Subject) && slices.Contains(keepers, a.person.Subject)
+	return Owns(a.provider, a.person.Subject) && slices.Contains(resource.keepers(), a.person.Subject)
+}
+
+// keepers returns the ids of the maintainers and the owners that a credential names.
+func (c *Credential) keepers() []string {
+	return append(references(c.Claims["maintainedBy"]), references(c.Claims["ownedBy"])...)
+}
+
+// IsKeptBy reports whether a credential is about a resource that has the owner of a DID as maintainer or owner, by an id that only
+// that one can give.
+func (c *Credential) IsKeptBy(did string) bool {
+	return slices.Contains(resourceTypes, c.Type) && slices.ContainsFunc(c.keepers(), func(id string) bool { return Owns(did, id) })
 }
 
 // find returns the credential about a subject, as newest does.

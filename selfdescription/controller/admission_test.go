@@ -192,7 +192,7 @@ func TestACredentialIsItsIssuersWhoeverPresentedItFirst(t *testing.T) {
 		}
 		return ""
 	})
-	if a, status := w.present(rival, "/selfdescriptions", credentials...); status != http.StatusCreated {
+	if a, status := w.present(rival, "/selfdescriptions", credentials...); status != http.StatusConflict || !strings.Contains(a.Description, "counts for provider eins") {
 		t.Fatalf("status %d: %s", status, a.Description)
 	}
 	w.admitted("fra", v1alpha1.ReasonReady)

@@ -173,12 +173,16 @@ func TestACredentialIsOfWhomItIsAbout(t *testing.T) {
 				}
 				return map[bool]string{false: fmt.Sprint("status ", status)}[status == http.StatusForbidden]
 			})
-			for _, presenter := range []party{provider, rival} {
-				if a, status := w.present(presenter, "/selfdescriptions", credential); status != http.StatusCreated {
-					t.Fatalf("%s presents it: status %d: %s", presenter.did, status, a.Description)
+			for _, row := range []struct {
+				party
+				status int
+				says   string
+			}{{provider, http.StatusCreated, ""}, {rival, http.StatusConflict, "counts for provider eins"}} {
+				if a, status := w.present(row.party, "/selfdescriptions", credential); status != row.status || !strings.Contains(a.Description, row.says) {
+					t.Fatalf("%s presents it: status %d: %s", row.did, status, a.Description)
 				}
 				if sd := stored(); sd.Spec.Provider != "eins" || sd.Spec.Revoked {
-					t.Errorf("after %s presented it, it is of %q, revoked %t", presenter.did, sd.Spec.Provider, sd.Spec.Revoked)
+					t.Errorf("after %s presented it, it is of %q, revoked %t", row.did, sd.Spec.Provider, sd.Spec.Revoked)
 				}
 			}
 			w.eventually("the provider withdraws it", func() string {

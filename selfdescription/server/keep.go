@@ -36,13 +36,14 @@ type right int
 const (
 	none      right = iota // the caller is no longer known
 	bystander              // may present the credential
+	keeper                 // maintains or owns the resource that it is about
 	concerned              // may also withdraw it: it is about the presenter or the presenter's credentials
 	issuer                 // signed it
 )
 
 // right returns the right of a presenter to a credential. A label or a certification is about
-// the presenters whose credentials it names by digest.
-func (s *server) right(ctx context.Context, c *selfdescription.Credential, who v1alpha1.Presenter) (right, error) {
+// the presenters whose credentials it names by digest: those of the hub, and those in a presentation with it.
+func (s *server) right(ctx context.Context, c *selfdescription.Credential, who v1alpha1.Presenter, beside presentedSet) (right, error) {
 	did, known := s.Book.Picture().DID(who)
 	switch {
 	case !known:
@@ -57,6 +58,9 @@ func (s *server) right(ctx context.Context, c *selfdescription.Credential, who v
 		if err != nil {
 			continue // an id, which anybody can write
 		}
+		if beside[digest] == did {
+			return concerned, nil
+		}
 		named := &v1alpha1.SelfDescription{}
 		err = s.Hub.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(digest)}, named)
 		if client.IgnoreNotFound(err) != nil {
@@ -66,20 +70,23 @@ func (s *server) right(ctx context.Context, c *selfdescription.Credential, who v
 			return concerned, nil
 		}
 	}
+	if c.IsKeptBy(did) {
+		return keeper, nil
+	}
 	return bystander, nil
 }
 
 // keep stores a credential for a provider or a consumer. Its name is its digest, so it is stored once,
 // and counts for one of them, for the clusters of one provider for instance: the first that presented it,
 // until one with a higher right presents it.
-func (s *server) keep(ctx context.Context, compact string, who v1alpha1.Presenter) error {
+func (s *server) keep(ctx context.Context, compact string, who v1alpha1.Presenter, beside presentedSet) error {
 	sd := &v1alpha1.SelfDescription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact))},
 		Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Presenter: who},
 	}
 	err := s.Hub.Create(ctx, sd)
 	if apierrors.IsAlreadyExists(err) {
-		err = atomically(func() error { return s.takeOver(ctx, sd) })
+		err = atomically(func() error { return s.takeOver(ctx, sd, beside) })
 	}
 	if err != nil {
 		return fmt.Errorf("store a credential: %w", err)
@@ -103,9 +110,8 @@ func errWithdrawn(compact string, withdrawn *v1alpha1.SelfDescription) error {
 		selfdescription.DigestOf(compact).SRI(), withdrawn.Status.Type, withdrawn.Spec.RevokedBecause)}
 }
 
-// takeOver makes a stored credential the new presenter's, if its right is higher than that of the
-// current one. A credential that the broker signed cannot be taken over, and one that was withdrawn is refused.
-func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescription) error {
+// takeOver makes a stored credential the new presenter's. One that was withdrawn is refused.
+func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescription, beside presentedSet) error {
 	stored := &v1alpha1.SelfDescription{}
 	err := s.live().Get(ctx, client.ObjectKeyFromObject(presented), stored)
 	switch {
@@ -116,19 +122,53 @@ func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescripti
 	case stored.Spec.Presenter == presented.Spec.Presenter:
 		return nil
 	}
-	c, err := selfdescription.Parse(presented.Spec.Credential)
-	if err != nil || c.Issuer == s.DID {
-		return nil
-	}
-	theirs, err := s.right(ctx, c, stored.Spec.Presenter)
-	if err != nil {
-		return err
-	}
-	if ours, err := s.right(ctx, c, presented.Spec.Presenter); err != nil || ours <= theirs {
+	may, err := s.mayTake(ctx, stored, presented.Spec.Presenter, beside)
+	if err != nil || !may {
 		return err
 	}
 	stored.Spec.Presenter = presented.Spec.Presenter
 	return s.Hub.Update(ctx, stored)
+}
+
+// mayTake reports whether a credential that is stored for another presenter becomes that of a new one, whose right has to be
+// higher, or whose DID the other one has, too. If neither holds, the error is an *Error: the credential would count for the other
+// one only. What the broker signed stays its own, and counts whoever presents it.
+func (s *server) mayTake(ctx context.Context, stored *v1alpha1.SelfDescription, who v1alpha1.Presenter, beside presentedSet) (bool, error) {
+	c, err := selfdescription.Parse(stored.Spec.Credential)
+	if err != nil || c.Issuer == s.DID {
+		return false, nil
+	}
+	before, known := s.Book.Picture().DID(stored.Spec.Presenter)
+	if now, _ := s.Book.Picture().DID(who); known && before == now {
+		return true, nil
+	}
+	theirs, err := s.right(ctx, c, stored.Spec.Presenter, nil)
+	if err != nil {
+		return false, err
+	}
+	ours, err := s.right(ctx, c, who, beside)
+	if err != nil || ours > theirs {
+		return err == nil, err
+	}
+	holder := "another presenter"
+	if isPublished(stored) {
+		holder = stored.Spec.Presenter.String()
+	}
+	return false, &Error{http.StatusConflict, fmt.Sprintf("Nothing was taken: credential %s (%s) counts for %s, which presented it before and whom it "+
+		"concerns at least as much: leave it out. It becomes yours if you have signed it, or if it is about you: by the id of its subject, the digests of "+
+		"your credentials, or the maintainer or owner that it names, with ids that begin with your DID or the URL of its host.",
+		selfdescription.DigestOf(stored.Spec.Credential).SRI(), c.Type, holder)}
+}
+
+// notAnothers refuses a credential that another presenter keeps. It goes by the cache; keep looks again.
+func (s *server) notAnothers(ctx context.Context, compact string, who v1alpha1.Presenter, beside presentedSet) error {
+	stored := &v1alpha1.SelfDescription{}
+	err := s.Hub.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact))}, stored)
+	if err != nil || stored.Spec.Presenter == who {
+		return client.IgnoreNotFound(err)
+	}
+	_, err = s.mayTake(ctx, stored, who, beside)
+	return err
 }
 
 // revoke withdraws a credential here. Its issuer may do so, and also the presenter that it is
@@ -197,7 +237,7 @@ func (s *server) mayRevoke(ctx context.Context, sd *v1alpha1.SelfDescription, wh
 	if err != nil || c.Issuer == s.DID {
 		return false, nil
 	}
-	has, err := s.right(ctx, c, who)
+	has, err := s.right(ctx, c, who, nil)
 	if err != nil || has != concerned || sd.Spec.Presenter != who {
 		return has == issuer, err
 	}
@@ -217,7 +257,7 @@ func (s *server) isFirst(ctx context.Context, sd *v1alpha1.SelfDescription, c *s
 		if its := v1alpha1.CreatedOf(other); other.Spec.Presenter == sd.Spec.Presenter || first.Before(&its) {
 			continue
 		}
-		if theirs, err := s.right(ctx, c, other.Spec.Presenter); err != nil || theirs >= concerned {
+		if theirs, err := s.right(ctx, c, other.Spec.Presenter, nil); err != nil || theirs >= concerned {
 			return false, err
 		}
 	}

@@ -19,14 +19,18 @@ const (
 	maxStoredBytes = 32 << 20
 )
 
-// take stores verified credentials for a presenter: all of them, or none if one was withdrawn or if the presenter would
-// have too many. On this replica, presentations of one presenter are taken one after the other, so that the limits hold.
+// take stores verified credentials for a presenter: all of them, or none if one was withdrawn or stays another's, or if the
+// presenter would have too many. On this replica, presentations of one presenter are taken one after the other, so that the limits hold.
 func (s *server) take(ctx context.Context, who v1alpha1.Presenter, credentials []string) error {
 	turn, _ := s.turns.LoadOrStore(who, &sync.Mutex{})
 	turn.(*sync.Mutex).Lock()
 	defer turn.(*sync.Mutex).Unlock()
+	beside := setOf(credentials)
 	for _, compact := range credentials {
 		if err := s.notWithdrawn(ctx, compact); err != nil {
+			return err
+		}
+		if err := s.notAnothers(ctx, compact, who, beside); err != nil {
 			return err
 		}
 	}
@@ -34,11 +38,24 @@ func (s *server) take(ctx context.Context, who v1alpha1.Presenter, credentials [
 		return err
 	}
 	for _, compact := range credentials {
-		if err := s.keep(ctx, compact, who); err != nil {
+		if err := s.keep(ctx, compact, who, beside); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// presentedSet has the issuers of verified credentials that are presented together.
+type presentedSet map[selfdescription.Digest]string
+
+func setOf(credentials []string) presentedSet {
+	set := presentedSet{}
+	for _, compact := range credentials {
+		if c, err := selfdescription.Parse(compact); err == nil {
+			set[c.Digest] = c.Issuer
+		}
+	}
+	return set
 }
 
 // room refuses credentials if the hub does not have them and the presenter would have too many with them. It goes by the
