@@ -60,6 +60,7 @@ func newHTTP(spec *v1alpha1.EventSinkSpec, key string, by means) (target, error)
 	if err != nil {
 		return nil, err
 	}
+	by.reach.MaxBytes = longestAnswer
 	return &httpTarget{url: spec.URL, client: guarded.NewClient(by.reach), signer: signer}, nil
 }
 
@@ -83,7 +84,7 @@ func (t *httpTarget) deliver(ctx context.Context, e cloudevents.Event, encoded [
 		return err
 	}
 	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, longestAnswer)
+	_, _ = io.Copy(io.Discard, answer.Body)
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		return fmt.Errorf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	}
