@@ -18,7 +18,7 @@ func (s *server) getUsage(c *call) (*reply, error) {
 	if q.By == nil {
 		q.By = []usage.Dimension{usage.ByPlan}
 	}
-	report, err := s.reports.Make(c.Context(), q)
+	report, err := s.reports.Make(c.Context(), c.platform.Name, q)
 	if errors.Is(err, usage.ErrTooMany) {
 		return nil, badRequest("The answer has %s.", err)
 	}

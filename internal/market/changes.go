@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -26,8 +27,46 @@ const (
 	// farewell is how long the end of all followers may take.
 	farewell = 5 * time.Second
 	// mostFollowers bounds those of the process.
-	mostFollowers = 16_384
+	mostFollowers = 20_480
 )
+
+// followers counts those that follow the market, by caller.
+type followers struct {
+	mu  sync.Mutex
+	all int
+	of  map[access.Caller]int
+}
+
+// enter counts a follower of a caller, and reports whether there is a place for it. A caller may have as many as are left free
+// for all others, so that there is always one for those that have none.
+func (f *followers) enter(caller access.Caller) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of[caller] >= mostFollowers-f.all {
+		return false
+	}
+	if f.of == nil {
+		f.of = map[access.Caller]int{}
+	}
+	f.all++
+	f.of[caller]++
+	return true
+}
+
+func (f *followers) leave(caller access.Caller) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all--
+	if f.of[caller]--; f.of[caller] == 0 {
+		delete(f.of, caller)
+	}
+}
+
+func (f *followers) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all
+}
 
 // changeLog has the latest changes, as events.
 type changeLog struct {
@@ -161,9 +200,9 @@ func (s *server) changes(c *call) error {
 		eventStreamHeader(c)
 		return nil
 	}
-	if s.followers.Add(1) > mostFollowers {
-		s.followers.Add(-1)
-		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: s.Heartbeat, Description: "Too many clients follow the market here."}
+	if !s.followers.enter(c.caller) {
+		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: s.Heartbeat,
+			Description: fmt.Sprintf("Too many clients follow the market here, many of them as %s.", c.caller)}
 	}
 	open := openEventStream
 	if asksForWebSocket(c.Request) {
@@ -171,12 +210,12 @@ func (s *server) changes(c *call) error {
 	}
 	out, err := open(c, s.Patience)
 	if err != nil {
-		s.followers.Add(-1)
+		s.followers.leave(c.caller)
 		return err
 	}
 	v := s.views.of(c.caller)
 	token, _ := bearer(c.Request, "") // it has been verified
-	f := &follower{view: v, has: v.numberOf(c.Request.Header.Get("Last-Event-ID")), token: strings.Clone(token), out: out}
+	f := &follower{caller: c.caller, view: v, has: v.numberOf(c.Request.Header.Get("Last-Event-ID")), token: strings.Clone(token), out: out}
 	if c.ProtoMajor > 1 {
 		s.serve(f)
 	} else {
@@ -187,7 +226,8 @@ func (s *server) changes(c *call) error {
 
 // follower is one that follows a view.
 type follower struct {
-	view *view
+	caller access.Caller
+	view   *view
 	// has is the number of the state that it has; −1 if none.
 	has   int64
 	token string
@@ -196,7 +236,7 @@ type follower struct {
 
 // serve sends a follower what changes, until either ends.
 func (s *server) serve(f *follower) {
-	defer s.followers.Add(-1)
+	defer s.followers.leave(f.caller)
 	f.view.follow()
 	defer f.view.unfollow()
 	f.out.end(s.sendChanges(f))
@@ -244,6 +284,6 @@ func (s *server) mayFollow(f *follower) bool {
 func (s *server) endFollowing() {
 	close(s.ending)
 	_ = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, min(farewell, s.Patience), true, func(context.Context) (bool, error) {
-		return s.followers.Load() == 0, nil
+		return s.followers.count() == 0, nil
 	}) // what has not ended by then ends with the process
 }

@@ -127,7 +127,7 @@ func TestASlowReader(t *testing.T) {
 		}
 		must(t, quick.CloseNow())
 		w.eventually(name+" end", func() string {
-			if left := w.handler.server.followers.Load(); left > 0 {
+			if left := w.handler.server.followers.count(); left > 0 {
 				return fmt.Sprintf("%d followers", left)
 			}
 			return ""

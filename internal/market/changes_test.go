@@ -233,8 +233,35 @@ func TestFollowersHead(t *testing.T) {
 			t.Errorf("it is answered %s, %v", answer.Status, answer.Header)
 		}
 	}
-	if n := w.handler.server.followers.Load(); n != 0 {
+	if n := w.handler.server.followers.count(); n != 0 {
 		t.Errorf("%d follow", n)
+	}
+}
+
+// TestNoCallerTakesEveryPlaceOfFollowers: one token, of however many addresses, leaves as many as it has to others.
+func TestNoCallerTakesEveryPlaceOfFollowers(t *testing.T) {
+	w := newWorld(t)
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	took, cf := &w.handler.server.followers, access.Caller{Role: access.Platform, Name: "cf"}
+	for took.enter(cf) {
+	}
+	if n := took.count(); n != mostFollowers/2 {
+		t.Errorf("a caller has %d places", n)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/market/v1/changes", nil)
+	must(t, err)
+	r.Header = followersHeader(w.as("platform:cf"), "")
+	w.answered(r, http.StatusServiceUnavailable, "Too many clients follow the market here, many of them as platform:cf.")
+	for range 2 {
+		if _, ok := w.followingEvents(server, w.as("operator"), "").next(); !ok {
+			t.Error("another caller hears nothing")
+		}
+		took.leave(cf)
+		took.leave(cf)
+		if _, ok := w.followingEvents(server, w.as("platform:cf"), "").next(); !ok {
+			t.Error("the caller hears nothing")
+		}
 	}
 }
 

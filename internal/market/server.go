@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -70,7 +69,7 @@ type server struct {
 	views     *views
 	callers   *callers.Calls
 	writes    callersWrites
-	followers atomic.Int64
+	followers followers
 	// ending is closed when nobody may follow any more, by end.
 	ending  chan struct{}
 	end     func()

@@ -87,7 +87,7 @@ func (s *server) usage(c *call) error {
 	if c.caller.Role == access.Provider {
 		q.Provider = c.caller.Name
 	}
-	report, err := s.reports.Make(c.Context(), q)
+	report, err := s.reports.Make(c.Context(), c.caller.String(), q)
 	if errors.Is(err, usage.ErrTooMany) {
 		return badRequest("The answer has %s.", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,26 +27,34 @@ type Report struct {
 	Usage []*Sum    `json:"usage"`
 }
 
-// Reports makes reports one after the other, because each reads all instances. It is safe for concurrent use.
+// Reports makes reports one after the other, because each reads all instances, and callers have their turns in the order in
+// which they came. It is safe for concurrent use.
 type Reports struct {
 	hub       client.Reader
 	namespace string
 	// turn holds one while a report is made.
-	turn chan struct{}
+	turn turn
+	// callers' own turns: each has at most one report that is made or waits.
+	callers sync.Map
 }
+
+type turn chan struct{}
 
 // NewReports returns Reports of a namespace. The reader must be live.
 func NewReports(hub client.Reader, namespace string) *Reports {
-	return &Reports{hub: hub, namespace: namespace, turn: make(chan struct{}, 1)}
+	return &Reports{hub: hub, namespace: namespace, turn: make(turn, 1)}
 }
 
-// Make returns the report of a query. The error contains ErrTooMany if the query has to be narrower.
-func (r *Reports) Make(ctx context.Context, q Query) (*Report, error) {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// Make returns the report of a query by a caller. The error contains ErrTooMany if the query has to be narrower.
+func (r *Reports) Make(ctx context.Context, caller string, q Query) (*Report, error) {
+	own, _ := r.callers.LoadOrStore(caller, make(turn, 1))
+	for _, t := range []turn{own.(turn), r.turn} {
+		select {
+		case t <- struct{}{}:
+			defer func() { <-t }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	read, err := Read(ctx, r.hub, r.namespace, q)
 	if err != nil {

@@ -1,14 +1,18 @@
 package usage_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/usage"
@@ -44,4 +48,52 @@ func TestParseQuery(t *testing.T) {
 	if _, err := usage.Sums(read, q); !errors.Is(err, usage.ErrTooMany) {
 		t.Errorf("more sums than allowed: %v", err)
 	}
+}
+
+// asked is a report that a caller has asked for, in its context.
+type asked struct {
+	sync.Once
+	caller string
+}
+
+type askedKey struct{}
+
+// slow is a hub that answers a report after another.
+type slow struct {
+	client.Reader
+	order []string
+	next  chan struct{}
+}
+
+func (s *slow) List(ctx context.Context, _ client.ObjectList, _ ...client.ListOption) error {
+	a := ctx.Value(askedKey{}).(*asked)
+	a.Do(func() {
+		s.order = append(s.order, a.caller)
+		<-s.next
+	})
+	return nil
+}
+
+// TestReportsOfOneCallerWaitForOneAnother: and those of others come between.
+func TestReportsOfOneCallerWaitForOneAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := &slow{next: make(chan struct{})}
+		reports := usage.NewReports(hub, "ns")
+		for _, caller := range []string{"greedy", "greedy", "greedy", "modest"} {
+			go func() {
+				ctx := context.WithValue(t.Context(), askedKey{}, &asked{caller: caller})
+				if _, err := reports.Make(ctx, caller, usage.Query{Window: usage.Month(time.Now()), Per: usage.PerMonth}); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}
+		for range 4 {
+			hub.next <- struct{}{}
+			synctest.Wait()
+		}
+		if want := []string{"greedy", "modest", "greedy", "greedy"}; !slices.Equal(hub.order, want) {
+			t.Errorf("the order is %q, want %q", hub.order, want)
+		}
+	})
 }
