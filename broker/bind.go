@@ -75,7 +75,9 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	if request.ServiceID != i.Spec.ServiceID && !(rotation && request.ServiceID == "") {
 		return nil, nil, nil, badRequest("service_id: is not the service offering of the instance.")
 	}
-	c.hint(request.PlanID, i.StateInForce().PlanID)
+	if err := s.bindable(c, i.Spec.ServiceID, request.PlanID, i.StateInForce().PlanID); err != nil {
+		return nil, nil, nil, err
+	}
 	operation := instanceOperation(i)
 	switch {
 	case i.DeletionTimestamp == nil && i.Status.Delivered == nil && operation.State == v1alpha1.StateFailed:
@@ -113,6 +115,16 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 		return nil, nil, nil, errRequiresApp
 	}
 	return b, i, plan, nil
+}
+
+// bindable refuses a bind with the plan_id of a plan that the service offering does not have (OSB 2.17, "Binding"). Another
+// plan of it is a hint.
+func (s *server) bindable(c *call, serviceID, sent, actual string) error {
+	if _, err := s.Catalog.Snapshot().Plan(serviceID, sent); err != nil && sent != "" && sent != actual {
+		return badRequest("plan_id: is no plan of the service offering.")
+	}
+	c.hint(sent, actual)
+	return nil
 }
 
 // rotate makes b the successor of another binding of the same instance. Fields that the
@@ -155,10 +167,9 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	if b.DeletionTimestamp != nil {
 		return nil, errConcurrency
 	}
-	if !isSameBinding(b, request) {
+	if !isSameBinding(b, request) || s.bindable(c, b.Spec.ServiceID, request.PlanID, b.Spec.PlanID) != nil {
 		return nil, errBindingConflict
 	}
-	c.hint(request.PlanID, b.Spec.PlanID)
 	if bindingOperation(b).State != v1alpha1.StateFailed {
 		return s.finishBind(c, b, async, false)
 	}

@@ -49,8 +49,8 @@ func operationInHand(meta *metav1.ObjectMeta, reported *v1alpha1.Operation, pend
 func inProgress(o v1alpha1.Operation) bool { return o.State == v1alpha1.StateInProgress }
 
 // hint notes that the plan_id of a request about an instance or binding is another plan than it has. OSB 2.17
-// ("Deprovisioning") calls plan_id a hint: a platform that missed the end of an update sends the old plan, which the
-// service offering may not have any more, and the actual plan is used.
+// ("Deprovisioning") calls plan_id a hint: a platform that missed the end of an update sends the old plan, and the actual
+// plan is used. The service offering may not have the old plan any more.
 func (c *call) hint(sent, actual string) {
 	if sent != "" && sent != actual {
 		c.note = "plan_id was another plan than the stored one"

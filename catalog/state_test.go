@@ -43,7 +43,7 @@ func TestValidateState(t *testing.T) {
 		refusal        string
 	}{
 		"the operator's schema, provision":                        {own, "", `{"connections": 2}`, false, ""},
-		"the operator's schema, another parameter":                {own, `{"connections": 2}`, `{"x": 1}`, false, "parameters/x" + unknown},
+		"the operator's schema, another parameter":                {own, `{"connections": 2}`, `{"connections": 2, "x": 1}`, false, "parameters/x" + unknown},
 		"the operator's schema, too many":                         {own, `{"connections": 2}`, `{"connections": 11}`, false, "parameters/connections: maximum: got 11, want 10"},
 		"the operator's schema, none":                             {own, `{"connections": 2}`, `{}`, false, "parameters: missing property 'connections'"},
 		"the operator's schema, update":                           {own, `{"connections": 2}`, `{"connections": 3}`, false, ""},
