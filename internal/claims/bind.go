@@ -83,11 +83,11 @@ func (b *bindingPass) ask(ctx context.Context, want *wantedBinding) (*osbclient.
 	} else {
 		polled, err := osbclient.Polled(broker.BindingLastOperation(ctx, next.InstanceID, next.ID, next.ServiceID, next.PlanID, *next.Token))
 		switch {
-		case err != nil:
-			if osbclient.IsRefused(err) {
-				next.Token = nil // it is asked for again
-			}
+		case osbclient.IsRefused(err):
+			next.Token = nil // it is asked for again
 			return nil, waits(0, err.Error()), nil
+		case err != nil:
+			return nil, nil, err
 		case polled.Gone:
 			return nil, nil, &failedError{"the broker does not know the binding any more"}
 		case polled.State == osbclient.Failed:
