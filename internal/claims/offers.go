@@ -74,7 +74,7 @@ func (c *Controller) offer(ctx context.Context, service, plan string) (*osbclien
 }
 
 // ordered returns the plan of an instance, by its id: the broker may have given the plan's name to another one. Of a plan
-// that is not offered any more, only the ids are known.
+// that is not offered any more, only what the claim's status has is known.
 func (c *Controller) ordered(ctx context.Context, is *claimsv1.Ordered) (*osbclient.Service, *osbclient.Plan, *problem) {
 	for _, age := range ages {
 		catalog, err := c.offers.read(ctx, c.Broker(), age)
@@ -90,7 +90,7 @@ func (c *Controller) ordered(ctx context.Context, is *claimsv1.Ordered) (*osbcli
 			return &catalog.Services[s], &plans[p], nil
 		}
 	}
-	return &osbclient.Service{ID: is.ServiceID}, &osbclient.Plan{ID: is.PlanID}, nil
+	return &osbclient.Service{ID: is.ServiceID, BindingsRetrievable: is.BindingsRetrievable}, &osbclient.Plan{ID: is.PlanID}, nil
 }
 
 // mostNames is how many names a message lists.
@@ -139,7 +139,7 @@ func (s *servicePass) want(ctx context.Context) (*wanted, *problem) {
 	}
 	return &wanted{given, service, plan, claimsv1.Ordered{
 		ServiceID: service.ID, PlanID: plan.ID, Plan: plan.Name, MaintenanceVersion: version, Digest: digest(service.ID, plan.ID, version, given.version),
-		NoParameters: given.document == nil,
+		NoParameters: given.document == nil, BindingsRetrievable: service.BindingsRetrievable,
 	}}, nil
 }
 

@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -57,6 +58,53 @@ func TestBrokersThatAreAwayWhileTheyBind(t *testing.T) {
 			asksAgain()
 			b.shop.set(nil)
 			b.bindingIs(claimsv1.ReasonReady, "")
+			b.remove(b.binding())
+			b.remove(b.service())
+			b.gone()
+		})
+	}
+}
+
+// TestRenewedAfterAWithdrawal: a broker that binds only asynchronously is asked to also after it offers the plan, or the
+// service, no more.
+func TestRenewedAfterAWithdrawal(t *testing.T) {
+	for name, texts := range map[string][]string{
+		"of the plan":    {`"id":"plan-small"`, `"id":"plan-new"`},
+		"of the service": {`"id":"` + suitetest.ServiceID + `"`, `"id":"new"`, `"name":"name-of-service"`, `"name":"new"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, &suitetest.Broker{AsyncBind: true})
+			b.claim(claimsv1.ServiceClaimSpec{Plan: "small"}, &claimsv1.BindingClaimSpec{})
+			b.bindingIs(claimsv1.ReasonReady, "")
+			claim := b.service()
+			claim.Status.Instance.BindingsRetrievable = false // as an earlier version wrote it
+			if err := b.client.Status().Update(t.Context(), claim); err != nil {
+				t.Fatal(err)
+			}
+			b.until("the claim knows how bindings are made", func() error {
+				if !b.service().Status.Instance.BindingsRetrievable {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			first, withdrawn := b.binding().Status.Current.ID, editCatalog(texts...)
+			b.shop.set(func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+				if r.Method == http.MethodPut && r.URL.Query().Get("accepts_incomplete") != "true" {
+					w.WriteHeader(http.StatusUnprocessableEntity)
+					_, _ = w.Write([]byte(`{"error": "AsyncRequired"}`))
+					return true
+				}
+				return withdrawn(w, r, broker)
+			})
+			b.offers.forget()
+			changes(b, b.binding(), func(claim *claimsv1.BindingClaim) { claim.Spec.Renewal = "now" })
+			b.bindingIs(claimsv1.ReasonReady, "")
+			if b.binding().Status.Current.ID == first {
+				t.Error("it is not renewed")
+			}
+			b.shop.set(nil)
+			b.offers.forget()
 			b.remove(b.binding())
 			b.remove(b.service())
 			b.gone()

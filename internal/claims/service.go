@@ -96,7 +96,7 @@ func (s *servicePass) carryOut(ctx context.Context) (*problem, error) {
 		return s.unlessSettled(wrong), nil
 	}
 	if has := status.Instance; has != nil && has.Digest == want.to.Digest {
-		status.Failure = nil
+		has.BindingsRetrievable, status.Failure = want.to.BindingsRetrievable, nil
 		return s.check(ctx, want)
 	}
 	if f := status.Failure; f != nil && f.Digest == want.to.Digest {

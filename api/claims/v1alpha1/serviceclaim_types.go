@@ -99,6 +99,9 @@ type Ordered struct {
 	Digest string `json:"digest,omitempty"`
 	// NoParameters reports that it was ordered without parameters. Otherwise the broker may have some.
 	NoParameters bool `json:"noParameters,omitempty"`
+	// BindingsRetrievable reports that bindings can be fetched, and so be made asynchronously, by the broker's catalog when
+	// it had the plan last.
+	BindingsRetrievable bool `json:"bindingsRetrievable,omitempty"`
 }
 
 // OperationType is a request that changes an instance.
