@@ -135,7 +135,11 @@ func (f *fixture) setPeering(t *testing.T, consumer, provider string, status met
 	}
 	peering.Status.Consumer = &v1alpha1.LiqoNetwork{ClusterID: liqoID(consumer)}
 	peering.Status.Provider = &v1alpha1.LiqoNetwork{ClusterID: liqoID(provider)}
-	v1alpha1.SetCondition(&peering.Status.Conditions, peering.Generation, v1alpha1.ConditionReady, status, "Tested", message)
+	reason := v1alpha1.ReasonReady
+	if status == metav1.ConditionFalse {
+		reason = v1alpha1.ReasonInProgress
+	}
+	v1alpha1.SetCondition(&peering.Status.Conditions, peering.Generation, v1alpha1.ConditionReady, status, reason, message)
 	if err := f.Status().Update(t.Context(), &peering); err != nil {
 		t.Fatal(err)
 	}

@@ -137,6 +137,7 @@ func TestLookups(t *testing.T) {
 		change   func(*overlaid)
 		sockets  []socket
 		absent   string
+		hidden   string // from consumers
 		pending  bool
 		unpeered bool
 	}{
@@ -179,9 +180,15 @@ func TestLookups(t *testing.T) {
 		}, absent: "own→far: the peering ends", unpeered: true},
 		"a peering that begins":  {look: direct, change: func(o *overlaid) { o.peerings[leg{"own", "far"}].Status.Conditions = nil }, absent: "own→far: the peering is not ready yet", unpeered: true},
 		"a peering that changes": {look: direct, change: func(o *overlaid) { o.peerings[leg{"own", "far"}].Generation = 2 }, absent: "own→far: the peering is not ready yet", unpeered: true},
-		"a peering that fails": {look: direct, change: func(o *overlaid) {
-			v1alpha1.SetCondition(&o.peerings[leg{"own", "far"}].Status.Conditions, 0, v1alpha1.ConditionReady, metav1.ConditionFalse, "Tested", "no tunnel")
+		"a peering that waits": {look: direct, change: func(o *overlaid) {
+			v1alpha1.SetCondition(&o.peerings[leg{"own", "far"}].Status.Conditions, 0, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "no tunnel")
 		}, absent: "own→far: the peering is not ready: no tunnel", unpeered: true},
+		"a peering that is refused": {look: direct, change: func(o *overlaid) {
+			v1alpha1.SetCondition(&o.peerings[leg{"own", "far"}].Status.Conditions, 0, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefused, "far is own")
+		}, absent: "own→far: the peering is not ready: far is own", unpeered: true},
+		"a peering that fails": {look: direct, change: func(o *overlaid) {
+			v1alpha1.SetCondition(&o.peerings[leg{"own", "far"}].Status.Conditions, 0, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFailed, "Get https://10.0.0.5:6443: refused")
+		}, hidden: "10.0.0.5", absent: "own→far: the peering is not ready", unpeered: true},
 		"a peering without an id":      {look: direct, change: func(o *overlaid) { o.peerings[leg{"own", "far"}].Status.Provider = nil }, absent: "own→far: the peering does not contain the clusters' Liqo IDs yet", unpeered: true},
 		"a peering without another id": {look: direct, change: func(o *overlaid) { o.peerings[leg{"own", "far"}].Status.Consumer = nil }, absent: "own→far: the peering does not contain the clusters' Liqo IDs yet", unpeered: true},
 		"a gateway that is down": {look: direct, change: func(o *overlaid) {
@@ -247,7 +254,7 @@ func TestLookups(t *testing.T) {
 			if !slices.Equal(l.sockets, row.sockets) || l.pending != row.pending || l.unpeered != row.unpeered {
 				t.Errorf("found %+v, want %v, pending %t, unpeered %t", l.findings, row.sockets, row.pending, row.unpeered)
 			}
-			if got := strings.Join(l.absent, "; "); row.absent == "" && got != "" || !strings.HasPrefix(got, row.absent) {
+			if got := strings.Join(l.absent, "; "); row.absent == "" && got != "" || !strings.HasPrefix(got, row.absent) || row.hidden != "" && strings.Contains(got, row.hidden) {
 				t.Errorf("absent is %q, want %q", got, row.absent)
 			}
 		})

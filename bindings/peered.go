@@ -66,8 +66,10 @@ func (l *lookup) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error)
 		return nil, absent("%s: the peering ends", on)
 	case condition == nil || condition.ObservedGeneration != peering.Generation:
 		return nil, absent("%s: the peering is not ready yet", on)
-	case condition.Status != metav1.ConditionTrue:
+	case condition.Status != metav1.ConditionTrue && (condition.Reason == v1alpha1.ReasonInProgress || condition.Reason == v1alpha1.ReasonRefused):
 		return nil, absent("%s: the peering is not ready: %s", on, condition.Message)
+	case condition.Status != metav1.ConditionTrue: // the message of another organisation's API server
+		return nil, absent("%s: the peering is not ready", on)
 	case status.Consumer == nil || status.Provider == nil:
 		return nil, absent("%s: the peering does not contain the clusters' Liqo IDs yet", on)
 	}

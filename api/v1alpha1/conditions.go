@@ -37,7 +37,8 @@ const (
 const (
 	ReasonReady       = "Ready"
 	ReasonInProgress  = "InProgress"
-	ReasonFailed      = "Failed" // terminal: waits for the consumer or the operator
+	ReasonFailed      = "Failed"  // terminal: waits for the consumer or the operator
+	ReasonRefused     = "Refused" // of a peering: a retry cannot help
 	ReasonUnplaceable = "Unplaceable"
 	ReasonDeleting    = "Deleting"
 	ReasonUnreachable = "Unreachable" // of a member cluster: it does not answer

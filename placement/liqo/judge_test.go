@@ -221,7 +221,7 @@ func TestReasonOfAndFirst(t *testing.T) {
 	}{
 		{failed, v1alpha1.ReasonFailed},
 		{fmt.Errorf("wrapped: %w", pending), v1alpha1.ReasonInProgress},
-		{fmt.Errorf("wrapped: %w", refused), reasonRefused},
+		{fmt.Errorf("wrapped: %w", refused), v1alpha1.ReasonRefused},
 	} {
 		if got := reasonOf(test.err); got != test.want {
 			t.Errorf("reason of %v is %s, want %s", test.err, got, test.want)

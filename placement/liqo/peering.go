@@ -313,18 +313,15 @@ func condition(peering *v1alpha1.Peering, kind, reason, message string, err erro
 	return err
 }
 
-// reasonRefused means that a retry cannot help.
-const reasonRefused = "Refused"
-
 // IsRefused reports whether the present state of a peering is that a retry cannot help.
 func IsRefused(peering *v1alpha1.Peering) bool {
 	ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.ObservedGeneration == peering.Generation && ready.Reason == reasonRefused
+	return ready != nil && ready.ObservedGeneration == peering.Generation && ready.Reason == v1alpha1.ReasonRefused
 }
 
 func reasonOf(err error) string {
 	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {
-		return reasonRefused
+		return v1alpha1.ReasonRefused
 	}
 	if pending := (*delivery.PendingError)(nil); errors.As(err, &pending) {
 		return v1alpha1.ReasonInProgress
