@@ -132,5 +132,5 @@ func (a *account) withdraw(ctx context.Context) error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	return &pendingError{detail: fmt.Sprintf("Liqo on %s has not released %d addresses yet", a.connection.Cluster, len(addresses))}
+	return &pendingError{fmt.Sprintf("Liqo on %s has not released %d addresses yet", a.connection.Cluster, len(addresses)), goneCheck}
 }

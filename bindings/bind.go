@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,28 +38,23 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	}
 	before := b.Status.Upstream.DeepCopy()
 	issued, found, err := c.issueAndFind(ctx, b, instance)
-	if pending := (*upstreamPendingError)(nil); errors.As(err, &pending) && !c.overdue(b) {
-		return c.waitUpstream(ctx, b, before, pending)
+	overdue := c.age(b) > c.patience(instance)
+	if pending := pendingIn(err); pending != nil && !overdue {
+		return c.waitBound(ctx, b, before, pending)
 	}
 	if refused := (*upstreamRefusedError)(nil); errors.As(err, &refused) {
 		log.FromContext(ctx).Info("another broker does not bind", "binding", b.Name, "reason", refused.Error())
 		return c.failUpstream(ctx, b, instance, refused.public())
 	}
-	if err != nil && b.Status.Upstream != nil && c.overdue(b) {
+	if err != nil && b.Status.Upstream != nil && overdue {
 		return c.failUpstream(ctx, b, instance, "the provider did not bind the instance in time")
-	}
-	if wait := (*addressesPendingError)(nil); errors.As(err, &wait) {
-		return reconcile.Result{RequeueAfter: addressCheck}, c.wait(ctx, b, v1alpha1.OperationBind, wait.reason)
-	}
-	if isHookPending(err) && !c.overdue(b) {
-		return reconcile.Result{RequeueAfter: hookCheck}, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err))
 	}
 	if failed := (*hookError)(nil); errors.As(err, &failed) {
 		log.FromContext(ctx).Info("bind failed", "binding", b.Name, "reason", failed.Error())
 		return reconcile.Result{}, c.fail(ctx, b, failed.public())
 	}
 	if err != nil {
-		if c.overdue(b) {
+		if overdue {
 			return reconcile.Result{}, c.fail(ctx, b, "credentials could not be issued in time: "+publicReason(err))
 		}
 		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
@@ -111,7 +107,7 @@ func usable(instance *v1alpha1.ServiceInstance) error {
 }
 
 func (c *Controller) unbound(ctx context.Context, b *v1alpha1.ServiceBinding, why *unboundError) (reconcile.Result, error) {
-	if why.final || c.overdue(b) {
+	if why.final || c.age(b) > c.Patience {
 		return reconcile.Result{RequeueAfter: c.Patience}, c.fail(ctx, b, why.reason)
 	}
 	if err := c.wait(ctx, b, v1alpha1.OperationBind, why.reason); err != nil {
@@ -125,7 +121,13 @@ func (c *Controller) age(b *v1alpha1.ServiceBinding) time.Duration {
 	return c.Clock.Since(v1alpha1.CreatedOf(b).Time)
 }
 
-func (c *Controller) overdue(b *v1alpha1.ServiceBinding) bool { return c.age(b) > c.Patience }
+// patience returns how long a bind is tried: at a broker, at least as long as its plan allows to poll.
+func (c *Controller) patience(instance *v1alpha1.ServiceInstance) time.Duration {
+	if p := upstreamOf(instance); p != nil {
+		return max(c.Patience, time.Duration(p.Upstream.PollingSeconds)*time.Second)
+	}
+	return c.Patience
+}
 
 // nameClusters writes the clusters of accounts and addresses, and the secrets of a workload, to
 // status before anything is created there.
@@ -152,23 +154,27 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 	return c.writeStatus(ctx, b)
 }
 
-// addressesPendingError reports that a bind waits for addresses, so that its answer
-// contains the endpoints: many platforms never fetch a binding.
-type addressesPendingError struct{ reason string }
-
-func (e *addressesPendingError) Error() string { return e.reason }
+// waitBound records what a bind waits for, with the operation that another broker has accepted since before.
+func (c *Controller) waitBound(ctx context.Context, b *v1alpha1.ServiceBinding, before *v1alpha1.BindingUpstream, pending *pendingError) (reconcile.Result, error) {
+	again := reconcile.Result{RequeueAfter: pending.pause}
+	news := c.recordWaiting(b, v1alpha1.OperationBind, pending.detail)
+	if !news && equality.Semantic.DeepEqual(before, b.Status.Upstream) {
+		return again, nil
+	}
+	return again, c.writeStatus(ctx, b)
+}
 
 // issueAndFind issues credentials and collects endpoints, concurrently if neither must wait
-// for the other. For a young bind without its addresses it returns *addressesPendingError,
-// before any token is issued.
+// for the other. For a young bind without its addresses it returns *pendingError before any token is
+// issued, so that the answer contains the endpoints: many platforms never fetch a binding.
 func (c *Controller) issueAndFind(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (all []issued, found findings, err error) {
 	if isPeered(instance) {
 		found = c.findEndpoints(ctx, b, instance)
 		if found.pending && !finished(b) && c.age(b) < addressPatience {
-			return nil, found, &addressesPendingError{reason: sentence(found.absent)}
+			return nil, found, &pendingError{sentence(found.absent), addressCheck}
 		}
 		if component := unaddressed(instance, found); component != "" && c.age(b) < c.Patience {
-			return nil, found, &addressesPendingError{reason: "component " + component + " has no address in the consumer's cluster yet"}
+			return nil, found, &pendingError{"component " + component + " has no address in the consumer's cluster yet", addressCheck}
 		}
 		all, err = c.issueAll(ctx, b, instance)
 		return all, found, err
@@ -323,13 +329,8 @@ func (e *clusterError) Unwrap() error { return e.err }
 // publicReason returns the part of an error that end users may read: the cluster and the
 // action, without addresses and without the text of other organisations' API servers.
 func publicReason(err error) string {
-	var pending *pendingError
-	if errors.As(err, &pending) {
-		return pending.Error()
-	}
-	var hook *hookPendingError
-	if errors.As(err, &hook) {
-		return hook.Error()
+	if pending := pendingIn(err); pending != nil {
+		return pending.detail
 	}
 	var hookFailed *hookError
 	if errors.As(err, &hookFailed) {

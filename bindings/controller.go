@@ -67,7 +67,8 @@ type Controller struct {
 	Recorder *journal.Recorder
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Patience is how long a bind is tried before it fails; zero means ten minutes.
+	// Patience is how long a bind is tried before it fails; zero means ten minutes. A binding at another broker is tried
+	// for as long as the broker's plan allows to poll, if that is longer.
 	Patience time.Duration
 	// Refresh is the interval at which the endpoints of a binding with peering are checked. Other
 	// bindings are checked ten times less often. Zero means half a minute.

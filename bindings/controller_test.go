@@ -40,6 +40,8 @@ func TestOnClusters(t *testing.T) {
 		{"unbind waits for a finalizer and names it", unbindWaitsForAFinalizer},
 		{"unbind without the namespace has nothing to do", unbindWithoutNamespace},
 		{"unbind leaves a foreign namespace alone", unbindLeavesForeign},
+		{"unbind waits for an account on a cluster that was left", unbindWaitsWhereTheInstanceWas},
+		{"unbind waits for a cluster that was left until it is known to be away", unbindLeavesASilentCluster},
 		{"unbind waits for a cluster that does not answer", unbindWaitsForCluster},
 		{"unbind leaves a cluster that does not answer and is taken out of the inventory", unbindLeavesAForsakenCluster},
 		{"bind survives a lost status write", bindSurvivesALostWrite},
@@ -318,6 +320,11 @@ func followsAtOnce(t *testing.T, f *fixture) {
 	here := instance.Status.Delivered.Decision.Placements[0]
 	f.move(t, instance, nil, here)
 	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	eventually(t, "the controller sees that it is bound", func(ctx context.Context) (bool, error) {
+		var seen v1alpha1.ServiceBinding
+		err := f.cached.Get(ctx, client.ObjectKeyFromObject(b), &seen)
+		return len(seen.Status.Issued) > 0, err
+	})
 	f.unseen.Lock() // what happens to bindings
 	see := sync.OnceFunc(f.unseen.Unlock)
 	defer see()

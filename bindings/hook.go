@@ -44,10 +44,10 @@ func (c *Controller) hook(ctx context.Context, kind workload.HookKind, b *v1alph
 	return &hook{kind: kind, order: order, client: a.client, namespace: a.namespace, labels: a.labels()}, nil
 }
 
-// hookPendingError means that a hook has not ended yet.
-type hookPendingError struct{ kind workload.HookKind }
-
-func (e *hookPendingError) Error() string { return fmt.Sprintf("waiting for the %s hook", e.kind) }
+// waitForHook returns the error for a hook that has not ended yet.
+func waitForHook(kind workload.HookKind) error {
+	return &pendingError{fmt.Sprintf("waiting for the %s hook", kind), hookCheck}
+}
 
 // hookError means that a hook has failed.
 type hookError struct {
@@ -66,7 +66,7 @@ func (e *hookError) Error() string {
 func (e *hookError) public() string { return fmt.Sprintf("the %s hook failed: %s", e.kind, e.reason) }
 
 // run starts the hook unless it has been, and returns its results once it has ended well. Until then the
-// error is a *hookPendingError. After a failure, which it returns as *hookError, nothing of the hook
+// error is a *pendingError. After a failure, which it returns as *hookError, nothing of the hook
 // remains.
 func (h *hook) run(ctx context.Context) (results map[string]string, err error) {
 	job := &batchv1.Job{}
@@ -96,7 +96,7 @@ func (h *hook) run(ctx context.Context) (results map[string]string, err error) {
 		}
 	}
 	if err == nil {
-		err = &hookPendingError{h.kind}
+		err = waitForHook(h.kind)
 	}
 	return nil, err
 }
@@ -252,14 +252,8 @@ func (c *Controller) unbindHook(ctx context.Context, b *v1alpha1.ServiceBinding,
 			return err
 		}
 		if !gone && kind == workload.HookBind {
-			return &hookPendingError{kind}
+			return waitForHook(kind)
 		}
 	}
 	return nil
-}
-
-// isHookPending reports whether an error is only that a hook has not ended yet.
-func isHookPending(err error) bool {
-	var pending *hookPendingError
-	return errors.As(err, &pending)
 }

@@ -174,6 +174,7 @@ func TestWorkloads(t *testing.T) {
 		{"data that was restored gets its users again", restoredData},
 		{"a bind hook that fails leaves nothing and says why", aBindHookThatFails},
 		{"an unbind hook that fails is tried again", anUnbindHookThatFails},
+		{"an unbind hook runs where the instance was", hooksWhereTheInstanceWas},
 		{"credentials have what the bind hook returned", resultsOfAHook},
 		{"results that are wrong fail the bind and leave nothing", wrongResults},
 		{"a hook may write its results and nothing else", rightsOfAHook},

@@ -90,7 +90,7 @@ func TestRunsOfAHook(t *testing.T) {
 			h := hookOn(t, row.results, row.objects...)
 			got, err := h.run(t.Context())
 			failed := (*hookError)(nil)
-			if !maps.Equal(got, row.want) || isHookPending(err) != row.pending || errors.As(err, &failed) != row.failed || !row.pending && !row.failed && err != nil {
+			if !maps.Equal(got, row.want) || (pendingIn(err) != nil) != row.pending || errors.As(err, &failed) != row.failed || !row.pending && !row.failed && err != nil {
 				t.Errorf("%v, %v; want %v, pending %t, failed %t", got, err, row.want, row.pending, row.failed)
 			}
 			var is batchv1.Job

@@ -250,8 +250,8 @@ func awaitRight(ctx context.Context, c client.Client, namespace, account string,
 	return nil
 }
 
-// revoke deletes the account. It returns nil when nothing of it remains, and *pendingError
-// while the cluster keeps it.
+// revoke deletes the account, and runs the unbind hook. It returns nil when nothing of the binding remains, and *pendingError
+// while the cluster keeps the account, or the hook runs.
 func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
 	switch u, p := b.Status.Upstream, upstreamOf(instance); {
 	case u != nil && u.Broker == cluster:
@@ -278,17 +278,18 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 	case !a.made && (namespace.Labels[v1alpha1.LabelHub] != a.Hub || namespace.Labels[v1alpha1.LabelInstance] != b.Spec.InstanceName):
 		return nil // it belongs to another owner now
 	}
-	if err := c.unbindHook(ctx, b, instance, cluster); err != nil {
-		return err
+	err = a.delete(ctx, slices.Contains(b.Status.AddressClusters, cluster))
+	if err == nil { // after the account, which does not have to be valid until then
+		err = c.unbindHook(ctx, b, instance, cluster)
 	}
-	return whileDeleted(&namespace, cluster, a.delete(ctx, slices.Contains(b.Status.AddressClusters, cluster)))
+	return whileDeleted(&namespace, cluster, err)
 }
 
 // whileDeleted returns *pendingError for a refusal by a cluster that is deleting the namespace, and with it Sluice's rights
 // there; every other error as it is.
 func whileDeleted(namespace *corev1.Namespace, cluster string, err error) error {
 	if apierrors.IsForbidden(err) && !namespace.DeletionTimestamp.IsZero() {
-		return &pendingError{detail: "cluster " + cluster + " is still deleting the instance's namespace"}
+		return &pendingError{"cluster " + cluster + " is still deleting the instance's namespace", goneCheck}
 	}
 	return err
 }
@@ -324,14 +325,20 @@ func (a *account) deleteUntilGone(ctx context.Context, o client.Object) error {
 	if err != nil {
 		return fmt.Errorf("read %T: %w", o, err)
 	}
-	return &pendingError{detail: fmt.Sprintf("%T %s is kept by the finalizers %q", o, key.Name, o.GetFinalizers())}
+	return &pendingError{fmt.Sprintf("%T %s is kept by the finalizers %q", o, key.Name, o.GetFinalizers()), goneCheck}
 }
 
-// pendingError reports what a deletion waits for, in words for end users. pause is the time until the next check that
-// another broker asks for.
+// pendingError reports what a bind or an unbind waits for, in words for end users. pause is the time until the next check.
 type pendingError struct {
 	detail string
 	pause  time.Duration
 }
 
 func (e *pendingError) Error() string { return e.detail }
+
+// pendingIn returns what an error waits for; nil if it is another error.
+func pendingIn(err error) *pendingError {
+	var pending *pendingError
+	_ = errors.As(err, &pending)
+	return pending
+}

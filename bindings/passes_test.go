@@ -242,7 +242,7 @@ func TestPublicReasons(t *testing.T) {
 	}{
 		{&clusterError{"a", "issue credentials", errors.New("secret")}, "waiting for cluster a to issue credentials"},
 		{&clusterError{"a", "revoke credentials", &pendingError{detail: "kept by finalizers"}}, "kept by finalizers"},
-		{&clusterError{"a", "issue credentials", &hookPendingError{workload.HookBind}}, "waiting for the bind hook"},
+		{&clusterError{"a", "issue credentials", waitForHook(workload.HookBind)}, "waiting for the bind hook"},
 		{&clusterError{"a", "issue credentials", &hookError{workload.HookBind, "exit 1", "secret"}}, "the bind hook failed: exit 1"},
 		{errors.New("secret"), "waiting"},
 	} {

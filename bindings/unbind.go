@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,15 +30,10 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("read instance %s: %w", b.Spec.InstanceName, err)
 	}
-	left := leftOf(&instance)
-	c.revokeLeft(ctx, b, &instance)
-	if err := c.revokeAll(ctx, b, &instance, lists.Without(lists.Union(b.Status.Clusters, clustersOf(&instance)), left)); err != nil {
+	if err := c.revokeAll(ctx, b, &instance, lists.Union(b.Status.Clusters, clustersOf(&instance))); err != nil {
 		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
-		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
-			return reconcile.Result{RequeueAfter: max(pending.pause, goneCheck)}, nil
-		}
-		if isHookPending(err) && waited == nil {
-			return reconcile.Result{RequeueAfter: hookCheck}, nil
+		if pending := pendingIn(err); pending != nil && waited == nil {
+			return reconcile.Result{RequeueAfter: pending.pause}, nil
 		}
 		return reconcile.Result{}, errors.Join(err, waited)
 	}
@@ -59,25 +55,16 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	return reconcile.Result{}, nil
 }
 
-// leftPatience limits the wait for a cluster that the instance has left, because that
-// cluster may be lost.
+// leftPatience limits the wait for a cluster that the instance has left and that does not answer, as far as the hub knows:
+// it may be lost.
 const leftPatience = 5 * time.Second
-
-// revokeLeft revokes on the clusters that the instance has left, if they answer. On the
-// others, the account is deleted with the instance's namespace when they answer again.
-func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) {
-	ctx, cancel := context.WithTimeout(ctx, leftPatience)
-	defer cancel()
-	if err := c.revokeAll(ctx, b, instance, leftOf(instance)); err != nil {
-		log.FromContext(ctx).Info("an account goes with the instance's namespace", "binding", b.Name, "reason", publicReason(err))
-	}
-}
 
 // revokeAll revokes on all clusters concurrently; a cluster that does not answer does not
 // delay the others. It does not wait for a cluster that has left the inventory, or is taken out of it while it does not
 // answer: that waits for the instance, which waits for its bindings.
 func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, clusters []string) error {
 	var group errgroup.Group
+	left := leftOf(instance)
 	for _, cluster := range clusters {
 		group.Go(func() error {
 			present, err := c.Connections.Present(ctx, cluster)
@@ -85,7 +72,11 @@ func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, 
 				log.FromContext(ctx).Info("cluster left the inventory; what is left of the binding there expires, or is its operator's to delete", "binding", b.Name, "cluster", cluster)
 				return nil
 			}
-			if err == nil {
+			switch {
+			case err != nil:
+			case slices.Contains(left, cluster):
+				err = c.revokeLeft(ctx, b, instance, present)
+			default:
 				err = c.on(cluster, b, func() error { return c.revoke(ctx, b, instance, cluster) })
 			}
 			if err != nil {
@@ -95,4 +86,26 @@ func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, 
 		})
 	}
 	return group.Wait()
+}
+
+// revokeLeft revokes on a cluster that the instance has left. What remains there is deleted with the instance's namespace,
+// so it does not wait for a cluster that does not answer, nor for a hook that has failed: the workload may be stopped there.
+func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster *v1alpha1.MemberCluster) error {
+	answers, _ := cluster.Holds(v1alpha1.ConditionReachable)
+	if !answers {
+		patient, cancel := context.WithTimeout(ctx, leftPatience)
+		defer cancel()
+		ctx = patient
+	}
+	err := c.on(cluster.Name, b, func() error { return c.revoke(ctx, b, instance, cluster.Name) })
+	var busy *member.BusyError
+	var failed *hookError
+	switch {
+	case err == nil, pendingIn(err) != nil, errors.As(err, &busy):
+		return err
+	case answers && !errors.As(err, &failed):
+		return err
+	}
+	log.FromContext(ctx).Info("what remains of the binding goes with the instance's namespace", "binding", b.Name, "cluster", cluster.Name, "reason", publicReason(err))
+	return nil
 }

@@ -2,7 +2,6 @@ package bindings_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,23 +53,7 @@ func unbindRevokes(t *testing.T, f *fixture) {
 func unbindWaitsForAFinalizer(t *testing.T, f *fixture) {
 	instance := f.deliver(t, f.instance(t))
 	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MemberNamespace(instance.Name), Name: b.Name}}
-	hold := func(finalizers string) {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
-		if err := f.admin[clusters[1]].Patch(t.Context(), account, patch); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hold(`["example.com/hold"]`)
-	if err := f.Delete(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-	f.until(t, b, "unbind names the finalizer", func(b *v1alpha1.ServiceBinding) bool {
-		return b.Status.Operation.Type == v1alpha1.OperationUnbind && in(v1alpha1.StateInProgress)(b) &&
-			strings.Contains(b.Status.Operation.Description, "example.com/hold")
-	})
-	hold("null")
-	f.gone(t, b)
+	f.unbindHeld(t, b, clusters[1])
 }
 
 func unbindWithoutNamespace(t *testing.T, f *fixture) {
@@ -138,7 +121,7 @@ func ignoreConflict(err error) error {
 }
 
 func unbindWaitsForCluster(t *testing.T, f *fixture) {
-	b, down := f.touched(t)
+	b, down := f.touched(t, "cluster-down")
 	if err := f.Delete(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +138,7 @@ func unbindWaitsForCluster(t *testing.T, f *fixture) {
 // A cluster that is taken out of the inventory waits for the instances on it, and these for their bindings. So a binding does
 // not wait for such a cluster if it does not answer.
 func unbindLeavesAForsakenCluster(t *testing.T, f *fixture) {
-	b, down := f.touched(t)
+	b, down := f.touched(t, "cluster-forsaken")
 	down.Finalizers = []string{v1alpha1.Finalizer}
 	if err := f.Update(t.Context(), down); err != nil {
 		t.Fatal(err)
@@ -174,7 +157,7 @@ func unbindLeavesAForsakenCluster(t *testing.T, f *fixture) {
 }
 
 // touched returns a binding that may be on a cluster that does not answer.
-func (f *fixture) touched(t *testing.T) (*v1alpha1.ServiceBinding, *v1alpha1.MemberCluster) {
+func (f *fixture) touched(t *testing.T, cluster string) (*v1alpha1.ServiceBinding, *v1alpha1.MemberCluster) {
 	t.Helper()
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: "a",
@@ -185,7 +168,7 @@ func (f *fixture) touched(t *testing.T) (*v1alpha1.ServiceBinding, *v1alpha1.Mem
 	if err != nil {
 		t.Fatal(err)
 	}
-	down := f.addCluster(t, "cluster-down", kubeconfig)
+	down := f.addCluster(t, cluster, kubeconfig)
 	b := f.bind(t, f.instance(t), "binding-1", "edit")
 	f.touch(t, b, down.Name)
 	return b, down

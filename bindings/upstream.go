@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,13 +25,10 @@ import (
 // upstreamCheck is the interval of checks while another broker binds or unbinds, if it asks for none.
 const upstreamCheck = time.Second
 
-// upstreamPendingError reports that another broker has not carried out a bind yet.
-type upstreamPendingError struct {
-	broker string
-	pause  time.Duration
+// upstreamBinds returns the error for a bind that another broker has not carried out yet. pause is what it asks for.
+func upstreamBinds(pause time.Duration) error {
+	return &pendingError{"waiting for the provider to bind the instance", max(pause, upstreamCheck)}
 }
-
-func (e *upstreamPendingError) Error() string { return "broker " + e.broker + " is binding" }
 
 // upstreamRefusedError reports that another broker does not bind.
 type upstreamRefusedError struct {
@@ -80,11 +76,7 @@ func (c *Controller) nameUpstream(b *v1alpha1.ServiceBinding, instance *v1alpha1
 // redactUpstream returns an error without the texts of hidden parameters of the instance, which a broker may repeat.
 func (c *Controller) redactUpstream(err error, instance *v1alpha1.ServiceInstance) error {
 	hide := workload.Redaction(instance, c.Keys)
-	pending, refused := (*upstreamPendingError)(nil), (*upstreamRefusedError)(nil)
-	switch {
-	case errors.As(err, &pending):
-		return err // it quotes nothing
-	case errors.As(err, &refused):
+	if refused := (*upstreamRefusedError)(nil); errors.As(err, &refused) {
 		refused.err, refused.description = workload.RedactedError(refused.err, hide), hide(refused.description)
 		return err
 	}
@@ -92,7 +84,7 @@ func (c *Controller) redactUpstream(err error, instance *v1alpha1.ServiceInstanc
 }
 
 // bindUpstream orders a binding from another broker, and returns what it gives. While the broker is binding,
-// the error is *upstreamPendingError; if it refuses, *upstreamRefusedError.
+// the error is *pendingError; if it refuses, *upstreamRefusedError.
 func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, p *v1alpha1.Placement) (*issued, error) {
 	if c.Brokers == nil {
 		return nil, errors.New("this Sluice orders nothing from brokers")
@@ -108,7 +100,7 @@ func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 	case errors.As(err, &answer) && !osbclient.IsTransient(err):
 		err = &upstreamRefusedError{broker: p.Cluster, err: err, description: answer.Description}
 	case waits:
-		err = &upstreamPendingError{broker: p.Cluster, pause: pause}
+		err = upstreamBinds(pause)
 	}
 	if err != nil {
 		return nil, c.redactUpstream(err, instance)
@@ -140,7 +132,7 @@ func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding
 		return bound, nil
 	}
 	u.Operation = &accepted.Operation
-	return nil, &upstreamPendingError{broker: u.Broker, pause: accepted.RetryAfter}
+	return nil, upstreamBinds(accepted.RetryAfter)
 }
 
 // pollUpstream asks what has become of a bind that the broker has accepted.
@@ -150,11 +142,11 @@ func (c *Controller) pollUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 	switch {
 	case osbclient.IsRefused(err):
 		u.Operation = nil // it is asked for again
-		return nil, &upstreamPendingError{broker: u.Broker}
+		return nil, upstreamBinds(0)
 	case err != nil:
 		return nil, err
 	case polled.State == osbclient.InProgress:
-		return nil, &upstreamPendingError{broker: u.Broker, pause: polled.RetryAfter}
+		return nil, upstreamBinds(polled.RetryAfter)
 	case polled.State == osbclient.Failed:
 		return nil, &upstreamRefusedError{broker: u.Broker, err: errors.New("bind failed: " + polled.Description), description: polled.Description}
 	}
@@ -166,7 +158,7 @@ func (c *Controller) pollUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 func fetchUpstream(ctx context.Context, u *v1alpha1.BindingUpstream, broker *osbclient.Client) (*osbclient.Binding, error) {
 	bound, err := broker.FetchBinding(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID)
 	if answer := (*osbclient.Error)(nil); errors.As(err, &answer) && answer.Status >= http.StatusInternalServerError {
-		return nil, &upstreamPendingError{broker: u.Broker, pause: answer.RetryAfter}
+		return nil, upstreamBinds(answer.RetryAfter)
 	}
 	return bound, err
 }
@@ -187,16 +179,6 @@ func (c *Controller) predecessorUpstream(ctx context.Context, b *v1alpha1.Servic
 		return u.BindingID, nil
 	}
 	return "", nil
-}
-
-// waitUpstream records that another broker is binding, with the operation that it has accepted since before.
-func (c *Controller) waitUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, before *v1alpha1.BindingUpstream, pending *upstreamPendingError) (reconcile.Result, error) {
-	again := reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}
-	news := c.recordWaiting(b, v1alpha1.OperationBind, "waiting for the provider to bind the instance")
-	if !news && equality.Semantic.DeepEqual(before, b.Status.Upstream) {
-		return again, nil
-	}
-	return again, c.writeStatus(ctx, b)
 }
 
 // failUpstream ends a bind for good, once nothing of it is left at the broker (OSB 2.17, "Orphan
@@ -253,7 +235,7 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 	}
 	switch {
 	case err == nil && ended.State == osbclient.InProgress:
-		return &pendingError{"the provider is unbinding the instance", ended.RetryAfter}
+		return &pendingError{"the provider is unbinding the instance", max(ended.RetryAfter, upstreamCheck)}
 	case err == nil:
 		err = errors.New("unbind failed: " + ended.Reason())
 	}

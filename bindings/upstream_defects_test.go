@@ -47,45 +47,6 @@ func TestOrphansAreDeletedBeforeABindFails(t *testing.T) {
 	}
 }
 
-// TestBindsThatTakeLong: a bind is waited for as long as Controller.Patience, and fails then unless it is there.
-func TestBindsThatTakeLong(t *testing.T) {
-	for name, row := range map[string]struct {
-		async    bool
-		patience time.Duration
-		away     bool
-		state    v1alpha1.OperationState
-		says     string
-	}{
-		"in hand":       {true, time.Hour, false, v1alpha1.StateInProgress, "waiting for the provider to bind the instance"},
-		"there, late":   {false, -1, false, v1alpha1.StateSucceeded, ""},
-		"away":          {false, time.Hour, true, v1alpha1.StateInProgress, "waiting for cluster eu to issue credentials"},
-		"away for long": {false, -1, true, v1alpha1.StateFailed, "the provider did not bind the instance in time"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := newUpstream(t, row.async)
-			u.controller.Patience = row.patience
-			if row.away {
-				u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-					if r.Method == http.MethodPut {
-						panic(http.ErrAbortHandler) // nobody hears an answer
-					}
-					return false
-				}
-			}
-			b := u.order("b", "")
-			u.pass(b, func(b *v1alpha1.ServiceBinding) bool {
-				return b.Status.Operation != nil && b.Status.Operation.State == row.state
-			})
-			if is := b.Status.Operation; is.Description != row.says {
-				t.Errorf("it is %+v, want %q", is, row.says)
-			}
-			if row.async && u.result.RequeueAfter < time.Second {
-				t.Errorf("it is asked again in %v", u.result.RequeueAfter)
-			}
-		})
-	}
-}
-
 // TestUnbindsThatTakeLong: a broker that unbinds later is asked once, and then polled when it wants that, also after a bind
 // that failed, and by another process. It is asked again if it could not unbind.
 func TestUnbindsThatTakeLong(t *testing.T) {
