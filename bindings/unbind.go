@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // unbind revokes the credentials everywhere, and removes the finalizer once nothing of them

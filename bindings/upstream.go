@@ -73,9 +73,9 @@ func (c *Controller) nameUpstream(b *v1alpha1.ServiceBinding, instance *v1alpha1
 	return true
 }
 
-// redactUpstream returns an error without the texts of hidden parameters of the instance, which a broker may repeat.
-func (c *Controller) redactUpstream(err error, instance *v1alpha1.ServiceInstance) error {
-	hide := workload.Redaction(instance, c.Keys)
+// redactUpstream returns an error without the texts of hidden parameters, which a broker may repeat.
+func (c *Controller) redactUpstream(err error, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
+	hide := workload.BindingRedaction(b, instance, c.Keys)
 	if refused := (*upstreamRefusedError)(nil); errors.As(err, &refused) {
 		refused.err, refused.description = workload.RedactedError(refused.err, hide), hide(refused.description)
 		return err
@@ -103,7 +103,7 @@ func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 		err = upstreamBinds(pause)
 	}
 	if err != nil {
-		return nil, c.redactUpstream(err, instance)
+		return nil, c.redactUpstream(err, b, instance)
 	}
 	return &issued{upstream: bound, expires: bound.ExpiresAt, credentials: ClusterCredentials{Cluster: p.Cluster}}, nil
 }
@@ -113,8 +113,12 @@ func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding
 	if u.Operation != nil {
 		return c.pollUpstream(ctx, b, broker)
 	}
+	parameters, err := workload.BindingParametersOf(b, c.Keys).Opened(b.Spec.Raw())
+	if err != nil {
+		return nil, err
+	}
 	order := osbclient.BindOrder{
-		ServiceID: u.ServiceID, PlanID: u.PlanID, AppGUID: b.Spec.AppGUID, BindResource: rawOf(b.Spec.BindResource), Parameters: rawOf(b.Spec.Parameters),
+		ServiceID: u.ServiceID, PlanID: u.PlanID, AppGUID: b.Spec.AppGUID, BindResource: rawOf(b.Spec.BindResource), Parameters: parameters,
 	}
 	order.Context, order.Identity = broker.Identify(instance, b.Spec.Context, b.Spec.OriginatingIdentity)
 	predecessor, err := c.predecessorUpstream(ctx, b, p)
@@ -239,7 +243,7 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 	case err == nil:
 		err = errors.New("unbind failed: " + ended.Reason())
 	}
-	return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, instance))
+	return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, b, instance))
 }
 
 // boundUpstream returns what another broker gave, if one did.

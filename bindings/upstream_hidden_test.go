@@ -1,6 +1,9 @@
 package bindings_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,8 +19,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// TestHiddenParametersAreNeverRepeated: a broker that repeats a hidden parameter of the instance when it binds or unbinds
-// is quoted without it, in the status and in the log.
+// TestHiddenParametersAreNeverRepeated: a broker that repeats a hidden parameter of the instance, or of the binding, when it
+// binds or unbinds is quoted without it, in the status and in the log.
 func TestHiddenParametersAreNeverRepeated(t *testing.T) {
 	const secret = "hunter2-hunter2"
 	for name, row := range map[string]struct {
@@ -33,22 +36,12 @@ func TestHiddenParametersAreNeverRepeated(t *testing.T) {
 		"refuses unbinds":  {"DELETE", "", 400, `{"description": "no hunter2-hunter2"}`, ""},
 		"unbinds too much": {"DELETE", "", 503, `{"description": "no hunter2-hunter2"}`, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			u := newUpstream(t, true)
-			var instance v1alpha1.ServiceInstance
-			if err := u.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: "si-1"}, &instance); err != nil {
-				t.Fatal(err)
-			}
-			stored, err := workload.ParametersOf(&instance, u.keys).Sealed([]string{"password"}, []byte(`{"password": "`+secret+`"}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			instance.Status.Delivered.State.Parameters = &runtime.RawExtension{Raw: stored}
-			if err := u.hub.Update(t.Context(), &instance); err != nil {
-				t.Fatal(err)
-			}
+		hides := func(t *testing.T, u *upstream, b *v1alpha1.ServiceBinding) {
 			asked := 0
 			u.front = func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+				if r.Method == http.MethodPut {
+					withoutParameters(r)
+				}
 				if r.Method != row.method || !strings.HasSuffix(r.URL.Path, row.path) || asked > 2 {
 					return false
 				}
@@ -60,7 +53,6 @@ func TestHiddenParametersAreNeverRepeated(t *testing.T) {
 			}
 			var logged strings.Builder
 			ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logged.WriteString(args + "\n") }, funcr.Options{}))
-			b := u.order("b", "")
 			for passes := 0; passes < 3000 && !ended(b); passes++ {
 				if _, err := u.controller.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}); err != nil {
 					logged.WriteString(err.Error() + "\n")
@@ -87,6 +79,43 @@ func TestHiddenParametersAreNeverRepeated(t *testing.T) {
 			if text := logged.String(); asked == 0 || strings.Contains(text, secret) {
 				t.Errorf("asked %d times, it is logged: %s", asked, text)
 			}
+		}
+		seal := func(t *testing.T, of workload.Parameters) *runtime.RawExtension {
+			stored, err := of.Sealed([]string{"password"}, []byte(`{"password": "`+secret+`"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &runtime.RawExtension{Raw: stored}
+		}
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, true)
+			var instance v1alpha1.ServiceInstance
+			if err := u.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: "si-1"}, &instance); err != nil {
+				t.Fatal(err)
+			}
+			instance.Status.Delivered.State.Parameters = seal(t, workload.ParametersOf(&instance, u.keys))
+			if err := u.hub.Update(t.Context(), &instance); err != nil {
+				t.Fatal(err)
+			}
+			hides(t, u, u.order("b", ""))
+		})
+		t.Run(name+", of a binding", func(t *testing.T) {
+			u := newUpstream(t, true)
+			b := u.order("b", "")
+			b.Spec.Parameters = seal(t, workload.BindingParametersOf(b, u.keys))
+			if err := u.hub.Update(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			hides(t, u, b)
 		})
 	}
+}
+
+// withoutParameters removes the parameters of a request, which the broker of the tests does not take.
+func withoutParameters(r *http.Request) {
+	var sent map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&sent)
+	delete(sent, "parameters")
+	body, _ := json.Marshal(sent)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/osbclient/osbtest"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/test/osb/suitetest"
 )
 
@@ -363,13 +364,17 @@ func TestWhatABrokerIsAskedFor(t *testing.T) {
 				return false
 			}
 			b := u.order("b", row.predecessor)
-			b.Spec.AppGUID, b.Spec.Parameters, b.Spec.BindResource = "app", &runtime.RawExtension{Raw: []byte(`{"size":1}`)}, &runtime.RawExtension{Raw: []byte(`{"route":"r"}`)}
+			stored, err := workload.BindingParametersOf(b, u.keys).Sealed([]string{"key"}, []byte(`{"size":1,"key":"hunter2"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Spec.AppGUID, b.Spec.Parameters, b.Spec.BindResource = "app", &runtime.RawExtension{Raw: stored}, &runtime.RawExtension{Raw: []byte(`{"route":"r"}`)}
 			if err := u.hub.Update(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 			u.pass(b, func(*v1alpha1.ServiceBinding) bool { return sent != nil })
 			for field, want := range map[string]any{
-				"app_guid": "app", "parameters": map[string]any{"size": 1.0}, "bind_resource": map[string]any{"route": "r"},
+				"app_guid": "app", "parameters": map[string]any{"size": 1.0, "key": "hunter2"}, "bind_resource": map[string]any{"route": "r"},
 				"service_id": suitetest.ServiceID, "plan_id": "plan-small",
 			} {
 				if !reflect.DeepEqual(sent[field], want) {

@@ -54,7 +54,7 @@ func (c *Controller) order(b *v1alpha1.ServiceBinding, instance *v1alpha1.Servic
 	if err != nil {
 		return nil, err
 	}
-	return order.For(b, ofBinding)
+	return order.For(b, c.Keys, ofBinding)
 }
 
 // hasAccount reports whether a binding has an account in the instance's namespace. Consumers of a

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // bind answers PUT /v2/service_instances/:id/service_bindings/:id (OSB 2.17, "Binding" and
@@ -102,17 +105,23 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 			Context: extension(request.RawContext), OriginatingIdentity: c.identity,
 		},
 	}
+	hidden := slices.Clone(plan.HiddenBindingParameters(b.Spec.Raw()))
 	if rotation {
-		if err := s.rotate(c, b, *request.PredecessorBindingID, plan); err != nil {
+		before, err := s.rotate(c, b, *request.PredecessorBindingID, plan)
+		if err != nil {
 			return nil, nil, nil, err
 		}
+		hidden = append(hidden, before...)
 	}
-	if err := plan.ValidateBind(rawOf(b.Spec.Parameters)); err != nil {
+	if err := plan.ValidateBind(b.Spec.Raw()); err != nil {
 		return nil, nil, nil, err
 	}
-	b.Spec.Credentials = plan.BindingCredentials(rawOf(b.Spec.Parameters))
+	b.Spec.Credentials = plan.BindingCredentials(b.Spec.Raw())
 	if plan.Credentials.RequiresApp && b.Spec.AppGUID == "" {
 		return nil, nil, nil, errRequiresApp
+	}
+	if b.Spec.Parameters, err = sealed(workload.BindingParametersOf(b, s.Keys), plan, hidden, b.Spec.Raw()); err != nil {
+		return nil, nil, nil, err
 	}
 	return b, i, plan, nil
 }
@@ -129,21 +138,22 @@ func (s *server) bindable(c *call, serviceID, sent, actual string) error {
 
 // rotate makes b the successor of another binding of the same instance. Fields that the
 // request omits are taken from that binding. Both are valid until the old one is deleted.
-func (s *server) rotate(c *call, b *v1alpha1.ServiceBinding, predecessorID string, plan *catalog.Plan) error {
+// It returns the names of the parameters that are taken and were sealed.
+func (s *server) rotate(c *call, b *v1alpha1.ServiceBinding, predecessorID string, plan *catalog.Plan) (hidden []string, err error) {
 	if !plan.IsBindingRotatable() {
-		return badRequest("predecessor_binding_id: bindings of plan %s cannot be rotated.", plan.Name)
+		return nil, badRequest("predecessor_binding_id: bindings of plan %s cannot be rotated.", plan.Name)
 	}
 	predecessor, err := s.findBinding(c, predecessorID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case predecessor == nil:
-		return badRequest("predecessor_binding_id: the instance has no such binding.")
+		return nil, badRequest("predecessor_binding_id: the instance has no such binding.")
 	case predecessor.DeletionTimestamp != nil, bindingOperation(predecessor).State != v1alpha1.StateSucceeded:
-		return badRequest("predecessor_binding_id: the binding is not in force.")
+		return nil, badRequest("predecessor_binding_id: the binding is not in force.")
 	case isExpired(predecessor, s.Clock.Now()):
-		return badRequest("predecessor_binding_id: the binding has expired.")
+		return nil, badRequest("predecessor_binding_id: the binding has expired.")
 	}
 	b.Spec.PredecessorBindingID = predecessorID
 	if b.Spec.AppGUID == "" {
@@ -152,13 +162,20 @@ func (s *server) rotate(c *call, b *v1alpha1.ServiceBinding, predecessorID strin
 	if b.Spec.BindResource == nil {
 		b.Spec.BindResource = predecessor.Spec.BindResource
 	}
-	if b.Spec.Parameters == nil {
-		b.Spec.Parameters = predecessor.Spec.Parameters
-	}
 	if b.Spec.Context == nil {
 		b.Spec.Context = predecessor.Spec.Context
 	}
-	return nil
+	if b.Spec.Parameters != nil {
+		return nil, nil
+	}
+	of := workload.BindingParametersOf(predecessor, s.Keys)
+	were, err := of.Hidden(predecessor.Spec.Raw())
+	if err != nil {
+		return nil, err
+	}
+	given, err := of.Opened(predecessor.Spec.Raw())
+	b.Spec.Parameters = extension(given)
+	return slices.Collect(maps.Keys(were)), err
 }
 
 // bindAgain answers a bind for a binding that exists. It returns neither a reply nor an
@@ -167,7 +184,11 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	if b.DeletionTimestamp != nil {
 		return nil, errConcurrency
 	}
-	if !isSameBinding(b, request) || s.bindable(c, b.Spec.ServiceID, request.PlanID, b.Spec.PlanID) != nil {
+	given, err := workload.BindingParametersOf(b, s.Keys).Opened(b.Spec.Raw())
+	if err != nil {
+		return nil, err
+	}
+	if !isSameBinding(b, given, request) || s.bindable(c, b.Spec.ServiceID, request.PlanID, b.Spec.PlanID) != nil {
 		return nil, errBindingConflict
 	}
 	if bindingOperation(b).State != v1alpha1.StateFailed {
@@ -178,7 +199,7 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	}
 	ctx, cancel := context.WithDeadline(c.Context(), c.due)
 	defer cancel()
-	_, err := await(ctx, s.Client, b, &v1alpha1.ServiceBindingList{}, func(*v1alpha1.ServiceBinding) bool { return false })
+	_, err = await(ctx, s.Client, b, &v1alpha1.ServiceBindingList{}, func(*v1alpha1.ServiceBinding) bool { return false })
 	if errors.Is(err, errDeleted) {
 		return nil, nil
 	}

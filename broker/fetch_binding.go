@@ -24,5 +24,9 @@ func (s *server) fetchBinding(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reply{status: http.StatusOK, body: fetchedBindingBody{bindingBody: body, Parameters: rawOf(b.Spec.Parameters)}}, nil
+	shown, err := s.shownOf(b)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{status: http.StatusOK, body: fetchedBindingBody{bindingBody: body, Parameters: shown}}, nil
 }

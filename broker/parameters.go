@@ -19,9 +19,6 @@ import (
 func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*runtime.RawExtension, error) {
 	of, before := workload.ParametersOf(i, s.Keys), []json.RawMessage{rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters)}
 	hidden := slices.Clone(plan.HiddenParameters(parameters))
-	if plan.Unread {
-		hidden = append(hidden, workload.NamesOf(parameters)...)
-	}
 	for _, stored := range before {
 		if plan.Upstream == nil {
 			break // placement computes with what a workload's plan does not hide
@@ -32,12 +29,32 @@ func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, paramet
 		}
 		hidden = slices.AppendSeq(hidden, maps.Keys(values))
 	}
+	return sealed(of, plan, hidden, parameters, before...)
+}
+
+// sealed returns parameters with the hidden ones sealed, or all before the schemas of a plan of other brokers are known.
+func sealed(of workload.Parameters, plan *catalog.Plan, hidden []string, parameters json.RawMessage, before ...json.RawMessage) (*runtime.RawExtension, error) {
+	if plan.Unread {
+		hidden = append(hidden, workload.NamesOf(parameters)...)
+	}
 	slices.Sort(hidden)
 	sealed, err := of.Sealed(slices.Compact(hidden), parameters, before...)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &catalog.ParameterError{Message: refused.Reason}
 	}
 	return extension(sealed), err
+}
+
+// shownOf returns the parameters of a binding that platforms may fetch: those that are not sealed, and that the plan does not
+// hide by now. The binding itself cannot be changed.
+func (s *server) shownOf(b *v1alpha1.ServiceBinding) (json.RawMessage, error) {
+	stored := json.RawMessage(b.Spec.Raw())
+	if plan, err := s.Catalog.Snapshot().Plan(b.Spec.ServiceID, b.Spec.PlanID); err == nil { // else the plan is gone
+		if stored, err = workload.BindingParametersOf(b, s.Keys).SealedMore(plan.HiddenBindingParameters(stored), stored); err != nil {
+			return nil, err
+		}
+	}
+	return workload.ShownParameters(stored), nil
 }
 
 // given returns stored parameters as the consumer gave them.

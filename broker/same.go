@@ -39,9 +39,9 @@ func isSameButContext(a, b *v1alpha1.InstanceState) bool {
 		sameObject(rawOf(a.Parameters), rawOf(b.Parameters))
 }
 
-// isSameBinding reports whether a bind asks for exactly the binding that exists. It ignores
+// isSameBinding reports whether a bind asks for exactly the binding that exists, which was given the parameters. It ignores
 // plan_id, which is a hint. Fields that a rotation omits are those of its predecessor.
-func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest) bool {
+func isSameBinding(b *v1alpha1.ServiceBinding, parameters json.RawMessage, request *bindRequest) bool {
 	predecessor := ""
 	if request.PredecessorBindingID != nil {
 		predecessor = *request.PredecessorBindingID
@@ -54,7 +54,7 @@ func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest) bool {
 		same(b.Spec.ServiceID, request.ServiceID) &&
 		same(b.Spec.AppGUID, request.AppGUID) &&
 		sameJSON(rawOf(b.Spec.BindResource), request.RawBindResource) &&
-		sameJSON(rawOf(b.Spec.Parameters), request.RawParameters) &&
+		sameJSON(parameters, request.RawParameters) &&
 		(predecessor != "" && request.RawContext == nil || sameHome(rawOf(b.Spec.Context), request.RawContext))
 }
 

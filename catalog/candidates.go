@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -21,11 +22,11 @@ import (
 //   - Of a candidate with parameters of its own, the consumer's are those that its expressions read. One that is
 //     sent on unchanged (size: ${parameters.size}) is required, and has the schema that the broker gives.
 
-// hiding are the consumer's parameters of instances that a broker calls writeOnly, or that become part of such a one.
+// hiding has the consumer's parameters that schemas call writeOnly, or that become part of such a one.
 type hiding struct {
-	names []string
-	// others reports that parameters without a known name are among them.
-	others bool
+	Names []string `json:",omitempty"`
+	// Others reports that parameters without a known name are among them.
+	Others bool `json:",omitempty"`
 }
 
 // hiddenBy returns the parameters that a schema calls writeOnly.
@@ -34,13 +35,22 @@ func hiddenBy(schema map[string]any) hiding {
 	return hiding{search.Properties(schema), search.Others(schema)}
 }
 
+// add adds further ones. The names are sorted.
 func (h *hiding) add(more hiding) {
-	h.names, h.others = append(h.names, more.names...), h.others || more.others
+	h.Names, h.Others = unique(slices.Concat(h.Names, more.Names)), h.Others || more.Others
 }
 
-// candidateSchemas returns the schemas of a plan's offered candidates, by their names, and the parameters that any candidate
-// hides: a schema that several share may not say so.
-func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden hiding) {
+// of returns the names of those that are hidden of given parameters: all of them if some have no known name.
+func (h *hiding) of(given json.RawMessage) []string {
+	if h.Others {
+		return unique(slices.Concat(h.Names, workload.NamesOf(given)))
+	}
+	return h.Names
+}
+
+// candidateSchemas returns the schemas of a plan's offered candidates, by their names, and the parameters of instances, and
+// of bindings, that any candidate hides: a schema that several share may not say so.
+func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden, hiddenOfBindings hiding) {
 	all = map[string]map[string]any{}
 	for _, one := range []struct {
 		name string
@@ -55,7 +65,9 @@ func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden hid
 			theirs, template := one.of(o)
 			schema, secret := consumersSchema(decodeSchema(theirs), template)
 			schemas = append(schemas, schema)
-			if one.name != bindingCreate {
+			if one.name == bindingCreate {
+				hiddenOfBindings.add(secret)
+			} else {
 				hidden.add(secret)
 			}
 		}
@@ -63,8 +75,7 @@ func candidateSchemas(offers []offer) (all map[string]map[string]any, hidden hid
 			all[one.name] = shared
 		}
 	}
-	hidden.names = unique(hidden.names)
-	return all, hidden
+	return all, hidden, hiddenOfBindings
 }
 
 // decodeSchema returns a broker's schema; one for any parameters if it gives none.

@@ -100,9 +100,10 @@ type Plan struct {
 	charts     workload.Charts
 	// passed are the schemas of an upstream plan by its candidates, by name.
 	passed map[string]map[string]any
-	// hidden are the parameters that the schemas of an upstream plan, or a candidate's broker, call writeOnly. They stay
-	// hidden without the broker's schema.
-	hidden hiding
+	// hidden and hiddenOfBindings are the parameters of instances and of bindings that the schemas of the plan, or a
+	// candidate's broker, call writeOnly. They stay hidden without the broker's schema. Those of instances are of upstream
+	// plans only.
+	hidden, hiddenOfBindings hiding
 }
 
 // IsBindable reports whether instances of the plan can be bound.

@@ -14,10 +14,10 @@ type passedOn struct {
 	Schemas map[string]map[string]any
 	// Unread reports that the schemas of a candidate have not been read yet, or that no broker offers one.
 	Unread bool
-	// Hidden are the names of the consumer's parameters that a candidate's broker calls writeOnly, sorted.
-	Hidden []string `json:",omitempty"`
-	// HidesOthers reports that it does so with parameters of which the names are not known.
-	HidesOthers bool `json:",omitempty"`
+	// Hidden and HiddenOfBindings are the consumer's parameters of instances and of bindings that a candidate's broker calls
+	// writeOnly.
+	Hidden           hiding `json:",omitzero"`
+	HiddenOfBindings hiding `json:",omitzero"`
 	// NotBindable and NotUpdateable report that no candidate is bindable, or lets instances change their plan.
 	NotBindable, NotUpdateable bool
 	// Maintenance is the version of new instances if all candidates have the same, otherwise empty.
@@ -61,16 +61,16 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 		none := func(says func(offer) bool) bool {
 			return !slices.ContainsFunc(offers, func(o offer) bool { return !says(o) })
 		}
-		schemas, hidden := candidateSchemas(offers)
+		schemas, hidden, hiddenOfBindings := candidateSchemas(offers)
 		passed[p.ID] = &passedOn{
-			Schemas:       schemas,
-			Unread:        unread,
-			Hidden:        hidden.names,
-			HidesOthers:   hidden.others,
-			NotBindable:   none(func(o offer) bool { return o.plan.NotBindable }),
-			NotUpdateable: none(func(o offer) bool { return o.plan.NotUpdateable && !isOrderedElsewhere(spec, p, o) }),
-			Maintenance:   sharedMaintenance(offers),
-			Behind:        behind(offers),
+			Schemas:          schemas,
+			Unread:           unread,
+			Hidden:           hidden,
+			HiddenOfBindings: hiddenOfBindings,
+			NotBindable:      none(func(o offer) bool { return o.plan.NotBindable }),
+			NotUpdateable:    none(func(o offer) bool { return o.plan.NotUpdateable && !isOrderedElsewhere(spec, p, o) }),
+			Maintenance:      sharedMaintenance(offers),
+			Behind:           behind(offers),
 		}
 	}
 	return passed
@@ -155,7 +155,8 @@ func (p *passedOn) addTo(plan *Plan) {
 	if p == nil {
 		return
 	}
-	plan.passed, plan.hidden, plan.Unread, plan.Withdrawn, plan.Behind = p.Schemas, hiding{slices.Clip(p.Hidden), p.HidesOthers}, p.Unread, p.Withdrawn, p.Behind
+	plan.passed, plan.hidden, plan.hiddenOfBindings = p.Schemas, p.Hidden, p.HiddenOfBindings
+	plan.Unread, plan.Withdrawn, plan.Behind = p.Unread, p.Withdrawn, p.Behind
 	no := false
 	if p.NotBindable {
 		plan.Bindable = &no

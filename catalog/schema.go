@@ -43,7 +43,7 @@ func (p *Plan) compileSchemas(variables map[string]map[string]any) error {
 		p.passed = nil
 		err = p.compileSchemasWith(nil)
 	}
-	if err == nil && p.Upstream != nil {
+	if err == nil {
 		p.hide()
 	}
 	return err

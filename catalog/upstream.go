@@ -65,26 +65,30 @@ func (p *Plan) PassesDashboardOf(broker string) bool {
 	return p.Upstream != nil && slices.ContainsFunc(p.Upstream.Candidates, func(c v1alpha1.UpstreamCandidate) bool { return c.Broker == broker && c.PassDashboard })
 }
 
-// HiddenParameters returns the names of the parameters that the plan's schemas, or those of a candidate's broker, call
-// writeOnly (JSON Schema, "writeOnly"), or values inside of them, sorted: the hub stores them sealed, and nobody can fetch
-// them. If that concerns parameters that a schema does not name, all of those given are among them.
+// HiddenParameters returns the names of the parameters of instances that the plan's schemas, or those of a candidate's
+// broker, call writeOnly (JSON Schema, "writeOnly"), or values inside of them, sorted: the hub stores them sealed, and nobody
+// can fetch them. If that concerns parameters that a schema does not name, all of those given are among them.
 func (p *Plan) HiddenParameters(given json.RawMessage) []string {
 	if p.Upstream == nil {
 		return workload.HiddenParameters(p.Workload)
 	}
-	if p.hidden.others {
-		return unique(slices.Concat(p.hidden.names, workload.NamesOf(given)))
-	}
-	return p.hidden.names
+	return p.hidden.of(given)
 }
 
-// hide adds to the hidden parameters of an upstream plan those that its own schemas hide.
+// HiddenBindingParameters returns those of bindings, of plans of all kinds.
+func (p *Plan) HiddenBindingParameters(given json.RawMessage) []string {
+	return p.hiddenOfBindings.of(given)
+}
+
+// hide adds to the hidden parameters those that the plan's own schemas hide.
 func (p *Plan) hide() {
-	for _, one := range []*schema{p.create, p.update} {
+	for _, one := range []struct {
+		by *schema
+		to *hiding
+	}{{p.create, &p.hidden}, {p.update, &p.hidden}, {p.bind, &p.hiddenOfBindings}} {
 		var object map[string]any
-		if err := json.Unmarshal(one.document, &object); err == nil { // it was encoded just now
-			p.hidden.add(hiddenBy(object))
+		if one.by != nil && json.Unmarshal(one.by.document, &object) == nil { // it was encoded just now
+			one.to.add(hiddenBy(object))
 		}
 	}
-	p.hidden.names = unique(p.hidden.names)
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -31,33 +32,34 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 	for name, row := range map[string]struct {
 		candidates []one
 		hidden     string
+		ofBindings string // if others, because candidates have no templates for their parameters
 		edits      []edit
 	}{
-		"described differently":        {[]one{{secret, ""}, {other, ""}}, "[key]", nil},
-		"by one of them":               {[]one{{plain, ""}, {secret, ""}}, "[key]", nil},
-		"by none":                      {[]one{{plain, ""}, {plain, ""}}, "[]", nil},
-		"in other drafts":              {[]one{{secret, ""}, {later, ""}}, "[key]", nil},
-		"beside one that is true":      {[]one{{later, ""}}, "[key]", nil},
-		"by reference":                 {[]one{{refers, ""}}, "[key]", nil},
-		"by reference, in turn":        {[]one{{refers, ""}, {plain, ""}}, "[key]", nil},
-		"in a circle":                  {[]one{{round, ""}}, "[k]", nil},
-		"in parts":                     {[]one{{parts, ""}, {plain, ""}}, "[k key]", nil},
-		"in an object referred to":     {[]one{{object, ""}, {plain, ""}}, "[key]", nil},
-		"in a part of a property":      {[]one{{inPart, ""}}, "[k key]", nil},
-		"inside of a reference":        {[]one{{inner, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", nil},
-		"in a schema too long":         {[]one{{long, ""}}, "[key]", nil},
-		"as a part of a text":          {[]one{{secret, `{"key": "x-${parameters.pass}-${parameters.salt}"}`}}, "[pass salt]", nil},
-		"as a part of an object":       {[]one{{deep, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", nil},
-		"by a reference that is read":  {[]one{{refers, `{"key": "${parameters.pass}"}`}}, "[pass]", nil},
-		"inside of an object":          {[]one{{nested, ""}, {plain, ""}}, "[admin]", nil},
-		"inside of a list":             {[]one{{list, ""}}, "[users]", nil},
-		"under any name":               {[]one{{anyOf, ""}}, "[keys]", nil},
-		"inside, sent on as a whole":   {[]one{{nested, `{"admin": "${parameters.login}", "size": "${parameters.size}"}`}}, "[login]", nil},
-		"inside, sent on by itself":    {[]one{{nested, `{"admin": {"name": "${parameters.name}", "password": "${parameters.pass}"}}`}}, "[pass]", nil},
-		"inside of a list, sent on":    {[]one{{list, `{"users": ["${parameters.user}"], "hosts": ["${parameters.host}"]}`}}, "[user]", nil},
-		"under any name, sent on":      {[]one{{anyOf, `{"keys": {"first": "${parameters.key}"}}`}}, "[key]", nil},
-		"by the operator, inside":      {[]one{{plain, ""}}, "[admin]", []edit{schemas(nested, "", "")}},
-		"though the operator does not": {[]one{{secret, ""}}, "[key]", []edit{schemas(`{"properties": {"key": {"type": "string"}}}`, `{"properties": {"key": {"type": "string"}}}`, "")}},
+		"described differently":        {[]one{{secret, ""}, {other, ""}}, "[key]", "", nil},
+		"by one of them":               {[]one{{plain, ""}, {secret, ""}}, "[key]", "", nil},
+		"by none":                      {[]one{{plain, ""}, {plain, ""}}, "[]", "", nil},
+		"in other drafts":              {[]one{{secret, ""}, {later, ""}}, "[key]", "", nil},
+		"beside one that is true":      {[]one{{later, ""}}, "[key]", "", nil},
+		"by reference":                 {[]one{{refers, ""}}, "[key]", "", nil},
+		"by reference, in turn":        {[]one{{refers, ""}, {plain, ""}}, "[key]", "", nil},
+		"in a circle":                  {[]one{{round, ""}}, "[k]", "", nil},
+		"in parts":                     {[]one{{parts, ""}, {plain, ""}}, "[k key]", "", nil},
+		"in an object referred to":     {[]one{{object, ""}, {plain, ""}}, "[key]", "", nil},
+		"in a part of a property":      {[]one{{inPart, ""}}, "[k key]", "", nil},
+		"inside of a reference":        {[]one{{inner, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", "[]", nil},
+		"in a schema too long":         {[]one{{long, ""}}, "[key]", "", nil},
+		"as a part of a text":          {[]one{{secret, `{"key": "x-${parameters.pass}-${parameters.salt}"}`}}, "[pass salt]", "[key]", nil},
+		"as a part of an object":       {[]one{{deep, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", "[login]", nil},
+		"by a reference that is read":  {[]one{{refers, `{"key": "${parameters.pass}"}`}}, "[pass]", "[key]", nil},
+		"inside of an object":          {[]one{{nested, ""}, {plain, ""}}, "[admin]", "", nil},
+		"inside of a list":             {[]one{{list, ""}}, "[users]", "", nil},
+		"under any name":               {[]one{{anyOf, ""}}, "[keys]", "", nil},
+		"inside, sent on as a whole":   {[]one{{nested, `{"admin": "${parameters.login}", "size": "${parameters.size}"}`}}, "[login]", "[admin]", nil},
+		"inside, sent on by itself":    {[]one{{nested, `{"admin": {"name": "${parameters.name}", "password": "${parameters.pass}"}}`}}, "[pass]", "[admin]", nil},
+		"inside of a list, sent on":    {[]one{{list, `{"users": ["${parameters.user}"], "hosts": ["${parameters.host}"]}`}}, "[user]", "[users]", nil},
+		"under any name, sent on":      {[]one{{anyOf, `{"keys": {"first": "${parameters.key}"}}`}}, "[key]", "[keys]", nil},
+		"by the operator, inside":      {[]one{{plain, ""}}, "[admin]", "[]", []edit{schemas(nested, "", "")}},
+		"though the operator does not": {[]one{{secret, ""}}, "[key]", "", []edit{schemas(`{"properties": {"key": {"type": "string"}}}`, `{"properties": {"key": {"type": "string"}}}`, "")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var brokers []v1alpha1.MemberCluster
@@ -69,6 +71,9 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 			p := sold(t, brokers, append([]edit{upstream(candidates...)}, row.edits...)...)
 			if got := fmt.Sprint(p.HiddenParameters(nil)); got != row.hidden {
 				t.Errorf("%s are hidden, want %s", got, row.hidden)
+			}
+			if got := fmt.Sprint(p.HiddenBindingParameters(nil)); got != cmp.Or(row.ofBindings, row.hidden) {
+				t.Errorf("%s of bindings are hidden, want %s", got, cmp.Or(row.ofBindings, row.hidden))
 			}
 		})
 	}

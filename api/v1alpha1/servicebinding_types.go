@@ -63,7 +63,7 @@ type ServiceBindingSpec struct {
 	// BindResource is OSB's bind_resource.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	BindResource *runtime.RawExtension `json:"bindResource,omitempty"`
-	// Parameters of the consumer, valid against the plan's schema.
+	// Parameters of the consumer, valid against the plan's schema. Those that the schema calls writeOnly are sealed.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 	// Context of the platform.
@@ -168,6 +168,14 @@ const AnnotationNearQuota = "sluice.dev/near-quota"
 // present ones, so that the request ends once new ones are issued. The platform sees them
 // when it fetches the binding; the old ones work until they expire.
 const AnnotationRenew = "sluice.dev/renew"
+
+// Raw returns the parameters as JSON; nil if there are none.
+func (s *ServiceBindingSpec) Raw() []byte {
+	if s.Parameters == nil {
+		return nil
+	}
+	return s.Parameters.Raw
+}
 
 // WantsRenewal reports whether more than half of the credentials' lifetime has passed. A
 // platform that fetches the binding should then get new ones.

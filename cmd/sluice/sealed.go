@@ -64,7 +64,7 @@ func sealedIn(o client.Object) (values [][]byte) {
 			values = append(values, workload.SealedParameters(o.Status.Delivered.State.Raw())...)
 		}
 	case *v1alpha1.ServiceBinding:
-		values = append(values, o.Status.SealedCredentials, o.Status.SealedSecrets)
+		values = append(workload.SealedParameters(o.Spec.Raw()), o.Status.SealedCredentials, o.Status.SealedSecrets)
 	}
 	return values
 }

@@ -90,6 +90,15 @@ func TestKeysetThatLacksAKey(t *testing.T) {
 		t.Errorf("of a hub with nothing sealed, doctor says\n%s", out)
 	}
 	binding := &v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "sb-1"}}
+	ordered := &v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "sb-2"}}
+	password, err := workload.BindingParametersOf(ordered, other).Sealed([]string{"password"}, json.RawMessage(`{"password": "hunter2"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ordered.Spec.Parameters = &runtime.RawExtension{Raw: password}
+	if values := sealedIn(ordered); own.Has(values[0]) || !other.Has(values[0]) {
+		t.Error("hidden parameters of a binding are not looked at")
+	}
 	instance := deliveredInstance(t, c, h.Namespace, "si-1", "eu")
 	if err := c.Create(t.Context(), binding); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestHook(t *testing.T) {
-	o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{Name: "sb-1", UID: "u"}}, Secrets{"password": seal.Redact([]byte("the-binding's"))})
+	o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{Name: "sb-1", UID: "u"}}, nil, Secrets{"password": seal.Redact([]byte("the-binding's"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestResults(t *testing.T) {
 		secrets Secrets
 		want    string
 	}{{after, `{"token":"hush"}`}, {Secrets{}, `{"token":""}`}} {
-		o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{}, row.secrets)
+		o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{}, nil, row.secrets)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestHookFailure(t *testing.T) {
 		ended := &corev1.ContainerStateTerminated{ExitCode: code, Message: said}
 		return []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: ended}}}}}}
 	}
-	o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{}, Secrets{"password": seal.Redact([]byte("hush"))})
+	o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{}, nil, Secrets{"password": seal.Redact([]byte("hush"))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,16 +92,26 @@ func sampleSecrets(named []v1alpha1.WorkloadSecret) Secrets {
 	return secrets
 }
 
-// For returns the order with the values of a binding. Its secrets are those that the plan names for
-// bindings.
-func (o *Order) For(b *v1alpha1.ServiceBinding, secrets Secrets) (*Order, error) {
-	parameters := map[string]any{}
-	if p := b.Spec.Parameters; p != nil && len(p.Raw) > 0 {
-		if err := decode(p.Raw, &parameters); err != nil {
+// For returns the order with the values of a binding. Keys open its parameters that are sealed. Its secrets are those that
+// the plan names for bindings.
+func (o *Order) For(b *v1alpha1.ServiceBinding, keys *seal.Keyset, secrets Secrets) (*Order, error) {
+	of, parameters := BindingParametersOf(b, keys), map[string]any{}
+	opened, err := of.Opened(b.Spec.Raw())
+	if err != nil {
+		return nil, fmt.Errorf("parameters of the binding: %w", err)
+	}
+	if len(opened) > 0 {
+		if err := decode(opened, &parameters); err != nil {
 			return nil, fmt.Errorf("parameters of the binding: want an object: %w", err)
 		}
 	}
-	return o.with(b.Spec.BindingID, bindingWord(b), b.Spec.AppGUID, parameters, secrets), nil
+	hidden, err := of.texts(b.Spec.Raw())
+	if err != nil {
+		return nil, fmt.Errorf("parameters of the binding: %w", err)
+	}
+	order := o.with(b.Spec.BindingID, bindingWord(b), b.Spec.AppGUID, parameters, secrets)
+	order.hidden = append(order.hidden, hidden...)
+	return order, nil
 }
 
 // bindingWord is the name of a binding in expressions: 17 letters and digits, a letter first. It is

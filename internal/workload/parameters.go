@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,10 +62,12 @@ func hiddenTexts(plan *v1alpha1.WorkloadPlan, parameters map[string]any) []strin
 	return slices.Clip(texts)
 }
 
-// Parameters seals and opens the hidden parameters of one instance.
+// Parameters seals and opens the hidden parameters of one instance or binding.
 type Parameters struct {
-	// Namespace and Name of the ServiceInstance.
+	// Namespace and Name of the resource.
 	Namespace, Name string
+	// kind of the resource; empty means ServiceInstance.
+	kind string
 	// Keys that values are sealed with.
 	Keys *seal.Keyset
 }
@@ -74,10 +77,15 @@ func ParametersOf(i *v1alpha1.ServiceInstance, keys *seal.Keyset) Parameters {
 	return Parameters{Namespace: i.Namespace, Name: i.Name, Keys: keys}
 }
 
+// BindingParametersOf returns the value that seals and opens the parameters of a binding.
+func BindingParametersOf(b *v1alpha1.ServiceBinding, keys *seal.Keyset) Parameters {
+	return Parameters{Namespace: b.Namespace, Name: b.Name, kind: v1alpha1.KindServiceBinding, Keys: keys}
+}
+
 // owner returns the context to which the sealed value of a parameter is bound: it cannot be
-// unsealed as the value of another parameter or instance.
+// unsealed as the value of another parameter, instance or binding.
 func (p Parameters) owner(parameter string) []byte {
-	return seal.Owner("ServiceInstance parameter "+parameter, p.Namespace, p.Name, "")
+	return seal.Owner(cmp.Or(p.kind, v1alpha1.KindServiceInstance)+" parameter "+parameter, p.Namespace, p.Name, "")
 }
 
 // Sealed returns parameters, an object, with the values of the hidden ones sealed. A
@@ -172,18 +180,28 @@ func (p Parameters) open(name string, sealed []byte) (json.RawMessage, error) {
 func (p Parameters) Redacted(message string, stored ...json.RawMessage) string {
 	var e expressions
 	for _, one := range stored {
-		hidden, err := p.Hidden(one)
+		texts, err := p.texts(one)
 		if err != nil {
 			return "they cannot be opened"
 		}
-		for _, raw := range hidden {
-			var value any
-			if utiljson.Unmarshal(raw, &value) == nil { // it was JSON when it was sealed
-				e.hide = leaves(e.hide, value)
-			}
-		}
+		e.hide = append(e.hide, texts...)
 	}
 	return e.redacted(message)
+}
+
+// texts returns the texts of the sealed ones of stored parameters.
+func (p Parameters) texts(stored json.RawMessage) (texts []string, err error) {
+	hidden, err := p.Hidden(stored)
+	if err != nil {
+		return nil, err
+	}
+	for _, raw := range hidden {
+		var value any
+		if utiljson.Unmarshal(raw, &value) == nil { // it was JSON when it was sealed
+			texts = leaves(texts, value)
+		}
+	}
+	return texts, nil
 }
 
 // Redaction removes from a text the hidden parameters that an instance has, and is to have: another broker may repeat
@@ -191,6 +209,14 @@ func (p Parameters) Redacted(message string, stored ...json.RawMessage) string {
 func Redaction(i *v1alpha1.ServiceInstance, keys *seal.Keyset) func(string) string {
 	return func(text string) string {
 		return ParametersOf(i, keys).Redacted(text, i.Spec.Desired.Raw(), i.StateInForce().Raw())
+	}
+}
+
+// BindingRedaction is Redaction, for the hidden parameters of a binding as well.
+func BindingRedaction(b *v1alpha1.ServiceBinding, i *v1alpha1.ServiceInstance, keys *seal.Keyset) func(string) string {
+	ofInstance := Redaction(i, keys)
+	return func(text string) string {
+		return BindingParametersOf(b, keys).Redacted(ofInstance(text), b.Spec.Raw())
 	}
 }
 

@@ -89,11 +89,13 @@ func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alph
 			if !ordered[s.Name+"/"+p.Name] {
 				continue
 			}
-			create, update := p.Schemas.Instance.Create, p.Schemas.Instance.Update
-			one := found{plan: s.Name + "/" + p.Name, least: v1alpha1.PlanSchemas{InstanceCreate: writeOnlyPart(create), InstanceUpdate: writeOnlyPart(update)}}
+			create, update, bind := p.Schemas.Instance.Create, p.Schemas.Instance.Update, p.Schemas.Binding.Create
+			one := found{plan: s.Name + "/" + p.Name, least: v1alpha1.PlanSchemas{
+				InstanceCreate: writeOnlyPart(create), InstanceUpdate: writeOnlyPart(update), BindingCreate: writeOnlyPart(bind),
+			}}
 			one.whole = v1alpha1.PlanSchemas{
 				InstanceCreate: cmp.Or(validSchema(create), one.least.InstanceCreate), InstanceUpdate: cmp.Or(validSchema(update), one.least.InstanceUpdate),
-				BindingCreate: validSchema(p.Schemas.Binding.Create),
+				BindingCreate: cmp.Or(validSchema(bind), one.least.BindingCreate),
 			}
 			if size := bytesOf(&one.least); size > 0 {
 				if size > room || left == 0 {
