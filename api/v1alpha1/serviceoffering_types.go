@@ -227,7 +227,7 @@ type PlanSchemas struct {
 	// InstanceCreate constrains the parameters of provision.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	InstanceCreate *runtime.RawExtension `json:"instanceCreate,omitempty"`
-	// InstanceUpdate constrains the parameters of update.
+	// InstanceUpdate constrains the parameters of update. If an offering has none, InstanceCreate does.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	InstanceUpdate *runtime.RawExtension `json:"instanceUpdate,omitempty"`
 	// BindingCreate constrains the parameters of bind.
