@@ -46,7 +46,7 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		"in parts":                     {[]one{{parts, ""}, {plain, ""}}, "[k key]", "", nil},
 		"in an object referred to":     {[]one{{object, ""}, {plain, ""}}, "[key]", "", nil},
 		"in a part of a property":      {[]one{{inPart, ""}}, "[k key]", "", nil},
-		"inside of a reference":        {[]one{{inner, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", "[]", nil},
+		"inside of a reference":        {[]one{{inner, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", "[login]", nil},
 		"in a schema too long":         {[]one{{long, ""}}, "[key]", "", nil},
 		"as a part of a text":          {[]one{{secret, `{"key": "x-${parameters.pass}-${parameters.salt}"}`}}, "[pass salt]", "[key]", nil},
 		"as a part of an object":       {[]one{{deep, `{"login": {"user": "${parameters.name}"}, "hosts": ["${parameters.host}"]}`}}, "[name]", "[login]", nil},
