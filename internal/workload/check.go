@@ -41,6 +41,10 @@ func Kinds() []schema.GroupVersionKind {
 	return append(all, endpointSlices, networkPolicies)
 }
 
+// IsRenderedOnly reports whether objects of a kind are rendered only: no plan has them, and no binding of a consumer may write
+// them.
+func IsRenderedOnly(kind schema.GroupVersionKind) bool { return !slices.Contains(kinds, kind) }
+
 // IsLink reports whether an object makes a name lead to another cluster.
 func IsLink(o *unstructured.Unstructured) bool { return o.GroupVersionKind() == endpointSlices }
 

@@ -4,13 +4,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,55 +61,85 @@ func (t *target) announce(ctx context.Context, known []string, objects []*unstru
 	return t.ApplyInside(ctx, t.parent(union(known, kindsOf(objects))))
 }
 
-// knownKinds returns the kinds that the parent lists; none if there is no parent.
+// knownKinds returns the kinds that the parent lists, and those of the workload in force, which is being replaced: consumers
+// with the role edit may change the parent, or delete it.
 func (t *target) knownKinds(ctx context.Context) ([]string, error) {
+	kinds, err := t.listedKinds(ctx)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if t.of.Former == nil || t.of.Former == t.of.Workload {
+		return kinds, nil
+	}
+	former, err := t.renderFormer(ctx)
+	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) { // the cluster is another one since
+		for _, kind := range workload.Kinds() {
+			kinds = append(kinds, groupKind(kind))
+		}
+		return union(kinds, nil), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return union(kinds, kindsOf(former)), nil
+}
+
+// listedKinds returns the kinds that the parent lists. The error is NotFound if there is no parent.
+func (t *target) listedKinds(ctx context.Context) ([]string, error) {
 	var parent corev1.ConfigMap
 	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
 		return t.Connection.Client.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: setName}, &parent)
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", setName, err)
-	case parent.Annotations[annotationHas] == "":
-		return nil, nil
 	}
-	return strings.Split(parent.Annotations[annotationHas], ","), nil
+	return strings.FieldsFunc(parent.Annotations[annotationHas], func(r rune) bool { return r == ',' }), nil
+}
+
+// checkParent returns an error if the parent does not list the kinds of objects that are applied.
+func (t *target) checkParent(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	listed, err := t.listedKinds(ctx)
+	if err != nil {
+		return err
+	}
+	if all := union(listed, kindsOf(objects)); len(all) > len(union(listed, nil)) {
+		return fmt.Errorf("ConfigMap %s was changed: it lists the kinds %s, not %s", setName, strings.Join(listed, ","), strings.Join(all, ","))
+	}
+	return nil
 }
 
 // prune deletes the set's objects that are not among those that were applied, and then shortens the
-// parent's list. They are of the kinds that the parent listed before. Volumes, and StatefulSets that make some, stay for
+// parent's list. They are of the kinds that were known before, and of those that consumers cannot write, whatever the parent
+// lists: with them, a host or a port would stay public after it was released. Volumes, and StatefulSets that make some, stay for
 // dropStale; these sets are stopped.
 func (t *target) prune(ctx context.Context, before []string, applied []*unstructured.Unstructured) error {
-	if len(before) == 0 {
+	if t.isNew {
 		return nil
 	}
 	keep := map[string]bool{}
 	for _, o := range applied {
 		keep[groupKind(o.GroupVersionKind())+"/"+o.GetName()] = true
 	}
-	for _, kind := range workload.Kinds() {
-		if !slices.Contains(before, groupKind(kind)) || groupKind(kind) == kindClaims {
-			continue
-		}
-		kind = t.served(kind)
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
-			return t.Connection.Client.List(ctx, list, client.InNamespace(t.Namespace), client.MatchingLabels{labelPartOf: t.setID()})
-		})
-		if apierrors.IsForbidden(err) {
-			return &delivery.RefusedError{
-				Reason: fmt.Sprintf("Sluice may not list %s on %s, which was registered before workloads ran there", kind.Kind, t.Connection.Cluster),
-				Remedy: "its operator has to run `sluice cluster renew " + t.Connection.Cluster + "`",
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("list %s: %w", kind.Kind, err)
-		}
-		for i := range list.Items {
-			o := &list.Items[i]
+	kinds := slices.DeleteFunc(workload.Kinds(), func(kind schema.GroupVersionKind) bool {
+		known := slices.Contains(before, groupKind(kind))
+		return !known && !workload.IsRenderedOnly(kind) || groupKind(kind) == kindClaims
+	})
+	lists := make([]metav1.PartialObjectMetadataList, len(kinds))
+	group, inner := errgroup.WithContext(ctx)
+	for i := range kinds {
+		known := slices.Contains(before, groupKind(kinds[i]))
+		kinds[i] = t.served(kinds[i])
+		group.Go(func() error { return t.listSet(inner, kinds[i], known, &lists[i]) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, kind := range kinds {
+		for k := range lists[i].Items {
+			o := &lists[i].Items[k]
 			// Objects that a controller creates, as EndpointSlices for a Service, have the owner's labels.
 			if keep[groupKind(kind)+"/"+o.Name] || !o.DeletionTimestamp.IsZero() || metav1.GetControllerOf(o) != nil {
 				continue
@@ -127,6 +160,37 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 		return t.ApplyInside(ctx, t.parent(now))
 	}
 	return nil
+}
+
+// listSet lists the set's objects of a kind. There are none if the cluster lacks the kind, or was registered before Sluice
+// could write it there; the latter is an error if the kind is known to be there.
+func (t *target) listSet(ctx context.Context, kind schema.GroupVersionKind, known bool, list *metav1.PartialObjectMetadataList) error {
+	list.SetGroupVersionKind(kind)
+	find := func(ctx context.Context) error {
+		return t.Connection.Client.List(ctx, list, client.InNamespace(t.Namespace), client.MatchingLabels{labelPartOf: t.setID()})
+	}
+	if !known {
+		if err := find(ctx); !apierrors.IsForbidden(err) {
+			return unlessUnserved(kind, err)
+		}
+		return nil
+	}
+	err := tenant.OnceAllowed(ctx, find)
+	if apierrors.IsForbidden(err) {
+		return &delivery.RefusedError{
+			Reason: fmt.Sprintf("Sluice may not list %s on %s, which was registered before workloads ran there", kind.Kind, t.Connection.Cluster),
+			Remedy: "its operator has to run `sluice cluster renew " + t.Connection.Cluster + "`",
+		}
+	}
+	return unlessUnserved(kind, err)
+}
+
+// unlessUnserved returns the error of a list unless it means that the cluster does not serve the kind.
+func unlessUnserved(kind schema.GroupVersionKind, err error) error {
+	if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("list %s: %w", kind.Kind, err)
 }
 
 // deleteAsSeen deletes an object and, in the background, what it owns.

@@ -48,6 +48,8 @@ type target struct {
 	of    delivery.Delivery
 	hard  corev1.ResourceList
 	facts workload.Cluster
+	// isNew means that the namespace was created by this call, so that nothing can be in it.
+	isNew bool
 	// stale is deleted when the workload works, and takes room of the quota until then.
 	stale stale
 	room  corev1.ResourceList
@@ -130,13 +132,13 @@ func (t *target) deliver(ctx context.Context) error {
 
 // apply applies everything, and waits for the quota and the workload.
 func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured, digest string) error {
-	created, err := t.Ensure(ctx)
-	if err != nil {
+	var err error
+	if t.isNew, err = t.Ensure(ctx); err != nil {
 		return err
 	}
 	var before corev1.ResourceQuota
 	var known []string
-	if !created {
+	if !t.isNew {
 		group, inner := errgroup.WithContext(ctx)
 		group.Go(func() (err error) {
 			before, err = t.currentQuota(inner)
@@ -273,6 +275,7 @@ func (d *Driver) Observe(ctx context.Context, of delivery.Delivery) error {
 	for _, o := range append(t.limits(), t.quotaObject(t.hard)) {
 		group.Go(func() error { return t.Compare(ctx, o) })
 	}
+	group.Go(func() error { return t.checkParent(ctx, objects) })
 	group.Go(func() error { return t.observeWorkload(ctx, objects) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)

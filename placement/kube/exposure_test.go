@@ -235,7 +235,8 @@ func TestExposure(t *testing.T) {
 		f.runs(t, d)
 		f.gone(t, d, "web", record)
 	})
-	t.Run("consumers make public what they run", func(t *testing.T) { f.consumersPods(t) })
+	t.Run("consumers make public what they run", f.consumersPods)
+	t.Run("a port is given back", f.aPortIsGivenBack)
 	t.Run("a port that is no longer public has no route", func(t *testing.T) {
 		closed := strings.NewReplacer(`, reach: public, host: "${parameters.name}"`, "", `"${components.web.public.url}"`, "nowhere").Replace(site)
 		d := running(t, d, closed, `{"name": "shop"}`)
@@ -249,28 +250,19 @@ func TestExposure(t *testing.T) {
 // consumersPods makes two ports of a consumer's own pods public, then one, then none.
 func (f *fixture) consumersPods(t *testing.T) {
 	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
-	exposing := func(ports ...v1alpha1.ExposedPort) {
-		t.Helper()
-		d.Workload = nil
-		if plan := workload.PlanOf(&v1alpha1.Decision{Exposed: ports}); plan != nil {
-			var err error
-			d.Workload, err = workload.Of(plan, d.Instance, &v1alpha1.InstanceState{}, nil, nil)
-			f.must(t, err)
-		}
-	}
 	web, chat := v1alpha1.ExposedPort{Name: "web", Port: 8080, Host: "market"}, v1alpha1.ExposedPort{Name: "chat", Port: 9000}
 	f.deliver(t, d)
 	consumer := f.consumer(t, namespaceOf(d))
 	own := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(d), Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	f.must(t, consumer.Create(t.Context(), own))
 
-	exposing(web, chat)
+	d = exposing(t, d, web, chat)
 	var pending *delivery.PendingError
 	if err := f.driver().Deliver(t.Context(), d); !errors.As(err, &pending) || !strings.Contains(pending.Consumer, "web: the Gateway does not serve its public port: it has not answered yet") {
 		t.Fatalf("got %v, want a wait for the Gateway", err)
 	}
 	f.answer(t, d, workload.HTTPRoutes, "Accepted=True Accepted", "ResolvedRefs=True ResolvedRefs")
-	exposing(web)
+	d = exposing(t, d, web)
 	f.runs(t, d)
 	var service corev1.Service
 	f.get(t, d, "sluice-web", &service)
@@ -294,7 +286,7 @@ func (f *fixture) consumersPods(t *testing.T) {
 	}
 	f.runs(t, d)
 
-	exposing()
+	d = exposing(t, d)
 	f.deliver(t, d)
 	for _, o := range []client.Object{route, &policy} {
 		f.gone(t, d, "web", o)

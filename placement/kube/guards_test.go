@@ -147,6 +147,17 @@ func TestGuards(t *testing.T) {
 	refused("a claim of the default class", claim(nil, ""), "")
 	refused("a claim of no class", claim(ptr.To(""), ""), "a volume of the provider's")
 	refused("a claim of a volume", claim(ptr.To("fast"), "theirs"), "a volume of the provider's")
+	kinds := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: setName}}
+	for operation, request := range map[admission.Operation]escape.Request{
+		admission.Create: {Object: kinds, Options: &metav1.CreateOptions{}}, admission.Update: {Object: kinds, Old: kinds, Options: &metav1.UpdateOptions{}},
+		admission.Delete: {Old: kinds, Options: &metav1.DeleteOptions{}},
+	} {
+		request.Operation, request.Resource, request.Kind, request.User = operation, "configmaps", "ConfigMap", consumer
+		request.Namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: labels}}
+		refused(string(operation)+" of the list of a workload's kinds", request, "is Sluice's own")
+		request.User = user.DefaultInfo{Name: "system:serviceaccount:sluice-system:sluice"}
+		refused(string(operation)+" of that list by Sluice", request, "")
+	}
 	if len(guards) != 6 {
 		t.Errorf("%d policies, want six", len(guards))
 	}

@@ -147,8 +147,13 @@ func tenantGuards() []tenant.Object {
 				Matching("", "v1", "pods", create),
 				Matching("", "v1", "persistentvolumeclaims", create),
 				Matching("", "v1", "secrets", create),
-				Matching("", "v1", "services", create, change))).
+				Matching("", "v1", "services", create, change),
+				Matching("", "v1", "configmaps", create, change, remove))).
 			WithValidations(
+				// A request for the deletion of all names none.
+				Validation("request.resource.resource != 'configmaps' || !("+consumers+") || "+
+					"(request.operation == 'DELETE' ? dyn(oldObject) : dyn(object)).metadata.?name.orValue('') != '"+setName+"'",
+					"the ConfigMap "+setName+" is Sluice's own"),
 				Validation("request.resource.resource != 'pods' || "+
 					"!dyn(object).spec.?serviceAccountName.orValue('default').startsWith('sb-')",
 					"a binding's ServiceAccount is not for pods"),

@@ -213,12 +213,9 @@ func (t *target) keepGrown(ctx context.Context, objects []*unstructured.Unstruct
 
 // formerSpecs returns the claims of the workload in force.
 func (t *target) formerSpecs(ctx context.Context) (map[string]*corev1.PersistentVolumeClaimSpec, error) {
-	if err := t.exposeElsewhere(ctx, t.of.Former); err != nil {
-		return nil, err
-	}
-	objects, err := t.of.Former.Render(t.Charts, t.facts, t.Namespace)
+	objects, err := t.renderFormer(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("render the workload in force: %w", err)
+		return nil, err
 	}
 	return workload.ClaimSpecs(objects)
 }

@@ -54,6 +54,18 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 	return t.ofSet(objects), retain(objects)
 }
 
+// renderFormer returns the objects of the workload in force, as its plan has them.
+func (t *target) renderFormer(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	if err := t.exposeElsewhere(ctx, t.of.Former); err != nil {
+		return nil, err
+	}
+	objects, err := t.of.Former.Render(t.Charts, t.facts, t.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("render the workload in force: %w", err)
+	}
+	return objects, nil
+}
+
 // ofSet labels objects as the instance's, and those of its set.
 func (t *target) ofSet(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	labels := t.Labels()
