@@ -10,7 +10,7 @@ import (
 )
 
 // checkProvided checks an offering that a provider sells itself. It sells the provider's own clusters, and takes
-// nothing that the operator decides for all: priority over other instances, hubs, taints, clients of platforms. It has no
+// nothing that the operator decides for all: priority over other instances, hubs, taints, clients of platforms, the place for backups. It has no
 // charts, whose templates are programs without bounds on time and memory, run in this process.
 func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
 	switch {
@@ -28,6 +28,9 @@ func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
 		}
 		if w := plan.Workload; w != nil {
 			for k := range w.Components {
+				if c := w.Components[k].Container; c != nil && (c.Backup != nil || c.Restore != nil) {
+					return fmt.Errorf("plans[%d].workload.components[%d].container.backup: hooks for backups get the credentials of the operator's place for backups, which has those of all consumers, so only the operator sells them; until the plan has none, the offering takes no orders", i, k)
+				}
 				if w.Components[k].Chart != nil {
 					return fmt.Errorf("plans[%d].workload.components[%d].chart: charts are executed by the broker, so only its operator sells them; use a container or manifests in this plan, with the same id; until then the offering takes no orders", i, k)
 				}

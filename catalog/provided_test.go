@@ -67,6 +67,11 @@ func TestWhatProvidersDoNotSell(t *testing.T) {
 				{Name: "db", Container: &v1alpha1.WorkloadContainer{}}, {Name: "web", Chart: &v1alpha1.WorkloadChart{From: "web.tgz"}},
 			}}
 		}),
+		"plans[0].workload.components[0].container.backup: hooks for backups get the credentials of the operator's place for backups, which has those of all consumers": plan(func(p *v1alpha1.Plan) {
+			p.Kind, p.Workload = v1alpha1.PlanKindWorkload, &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{
+				{Name: "db", Container: &v1alpha1.WorkloadContainer{Backup: &v1alpha1.WorkloadHook{}, Restore: &v1alpha1.WorkloadHook{}}},
+			}}
+		}),
 		"resources.peering.role": plan(func(p *v1alpha1.Plan) { p.Resources.Peering = &v1alpha1.PeeringPlan{Role: v1alpha1.RoleHubAndSpoke} }),
 	} {
 		for _, provider := range []string{"", "acme"} {
