@@ -42,7 +42,7 @@ func applied(err error, digest string) error {
 	return err
 }
 
-// look is health for a workload that is applied already. It reads those objects that do not work just by
+// look is settle for a workload that is applied already. It reads those objects that do not work just by
 // being there. The error is NotFound if one is gone.
 func (t *target) look(ctx context.Context, objects []*unstructured.Unstructured) error {
 	live := slices.Clone(objects)
@@ -68,5 +68,5 @@ func (t *target) look(ctx context.Context, objects []*unstructured.Unstructured)
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return t.health(ctx, live)
+	return t.settle(ctx, live)
 }

@@ -219,7 +219,7 @@ func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured,
 		if err := t.run(ctx, objects, hard, known); err != nil || t.of.Preparing {
 			return err
 		}
-		return applied(t.health(ctx, objects), digest)
+		return applied(t.settle(ctx, objects), digest)
 	}
 	if err := t.enforce(ctx, hard); err != nil {
 		return err

@@ -69,6 +69,7 @@ func TestOnCluster(t *testing.T) {
 		{"claims of a set with an autoscaler stay until the update works", claimsStayUntilAScaledSetWorks},
 		{"a set that was stopped starts again", aStoppedSetStartsAgain},
 		{"volumes are kept until the update is committed", volumesAreKept},
+		{"an update of a set that fails is undone", aSetIsUndone},
 		{"claims of pods that somebody has added stay", claimsOfAddedPodsStay},
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
 		{"a workload that exceeds its quota says why", aRuntimeClassTakesMore},
