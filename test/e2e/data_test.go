@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,7 @@ func (b *backups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !there:
 		http.NotFound(w, r)
 	default:
+		w.Header().Set("Content-Length", strconv.Itoa(len(content))) // for HEAD, too
 		_, _ = w.Write(content)
 	}
 }
