@@ -46,11 +46,21 @@ func StartsWithin(plan *v1alpha1.WorkloadPlan) time.Duration {
 	var longest time.Duration
 	for i := range plan.Components {
 		c, pods := plan.Components[i].Container, int32(1)
-		if c == nil || c.Replicas != nil && c.Replicas.Type == intstr.String {
+		if c == nil {
 			return 0
 		}
-		if c.Replicas != nil {
-			pods = max(pods, c.Replicas.IntVal)
+		counts := []*intstr.IntOrString{c.Replicas}
+		if c.Autoscaling != nil {
+			counts = append(counts, &c.Autoscaling.Max)
+		}
+		for _, count := range counts {
+			switch {
+			case count == nil:
+			case count.Type == intstr.String:
+				return 0
+			default:
+				pods = max(pods, count.IntVal)
+			}
 		}
 		longest = max(longest, time.Duration(pods)*time.Duration(deadlineOf(c))*time.Second)
 	}

@@ -26,6 +26,7 @@ func TestStartsWithin(t *testing.T) {
 		"the longest of two":          {of(&v1alpha1.WorkloadContainer{DeadlineSeconds: 20}, &v1alpha1.WorkloadContainer{DeadlineSeconds: 10}), 20 * time.Second},
 		"one pod after the other":     {of(&v1alpha1.WorkloadContainer{DeadlineSeconds: 20, Replicas: ptr.To(intstr.FromInt32(3))}), time.Minute},
 		"as many pods as it computes": {of(&v1alpha1.WorkloadContainer{Replicas: ptr.To(intstr.FromString("${parameters.pods}"))}), 0},
+		"as many pods as it may get":  {of(&v1alpha1.WorkloadContainer{Autoscaling: &v1alpha1.WorkloadAutoscaling{Max: intstr.FromInt32(2)}}), 10 * time.Minute},
 		"a chart":                     {of(&v1alpha1.WorkloadContainer{}, nil), 0},
 	} {
 		if got := StartsWithin(row.plan); got != row.want {

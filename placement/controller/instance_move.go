@@ -245,6 +245,17 @@ func (s *scope) isLateMove(waitsFor error) bool {
 	return s.isLateStart(d.Workload, since, waitsFor)
 }
 
+// isLateUpdate reports whether the workload of an update has not started in time. That of a Deployment is known to the
+// cluster, which refuses it then; a StatefulSet has no deadline of its own.
+func (s *scope) isLateUpdate(waitsFor error) bool {
+	d := s.Status.Decision
+	if s.Status.IsFinished() || s.Status.Delivered == nil || d.Terms == nil || d.Workload == nil || workload.StartsWithin(d.Workload) == 0 {
+		return false
+	}
+	hasVolumes := slices.ContainsFunc(d.Workload.Components, func(c v1alpha1.WorkloadComponent) bool { return c.HasVolumes() })
+	return hasVolumes && s.isLateStart(d.Workload, d.Terms.At.Time, waitsFor)
+}
+
 // notStarted is the error of a workload that has not started in time.
 func notStarted(waitsFor error) error {
 	return &lateError{fmt.Errorf("not started in time: %w", waitsFor)}

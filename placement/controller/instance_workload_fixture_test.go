@@ -36,10 +36,12 @@ const workloads = `
   kind: workload
   maximumPollingDurationSeconds: 60
   workload:
+    parameters: {size: {type: integer, default: 1}}
     components:
     - name: db
       container:
         image: db
+        deadlineSeconds: 20
         volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
         resources: {cpu: 1, memory: 1Gi}
 - id: plan-kept
