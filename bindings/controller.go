@@ -76,6 +76,8 @@ type Controller struct {
 
 	// hooksEnded are the bindings, by UID, whose bind hooks this process has deleted since they last ran.
 	hooksEnded sync.Map
+	// hooksStarting are the namespaces in which a hook is being started.
+	hooksStarting sync.Map
 	// places limit the work on each member cluster; nil means no limit.
 	places *member.Places
 }

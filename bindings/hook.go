@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +32,7 @@ type hook struct {
 	client    client.Client
 	namespace string
 	labels    map[string]string
+	starting  *sync.Map // the namespaces in which a hook is being started
 }
 
 func (c *Controller) hook(ctx context.Context, kind workload.HookKind, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*hook, error) {
@@ -41,7 +44,7 @@ func (c *Controller) hook(ctx context.Context, kind workload.HookKind, b *v1alph
 	if err != nil {
 		return nil, err
 	}
-	return &hook{kind: kind, order: order, client: a.client, namespace: a.namespace, labels: a.labels()}, nil
+	return &hook{kind: kind, order: order, client: a.client, namespace: a.namespace, labels: a.labels(), starting: &c.hooksStarting}, nil
 }
 
 // waitForHook returns the error for a hook that has not ended yet.
@@ -102,8 +105,15 @@ func (h *hook) run(ctx context.Context) (results map[string]string, err error) {
 }
 
 // start applies the hook's objects: the Job, suspended, then what its pod needs, which belongs to the
-// Job; and lets it run.
+// Job; and lets it run. It does nothing while another hook runs.
 func (h *hook) start(ctx context.Context) error {
+	if _, starts := h.starting.LoadOrStore(h.namespace, nil); starts {
+		return nil
+	}
+	defer h.starting.Delete(h.namespace)
+	if busy, err := h.isBusy(ctx); busy || err != nil {
+		return err
+	}
 	var api workload.APIServer
 	if h.returns() {
 		var err error
@@ -132,6 +142,18 @@ func (h *hook) start(ctx context.Context) error {
 		}
 	}
 	return h.apply(ctx, suspended(job, false))
+}
+
+// isBusy reports whether another hook runs in the namespace, whose quota has room for one. Its deadline would pass while it
+// waits for that room.
+func (h *hook) isBusy(ctx context.Context) (bool, error) {
+	var jobs batchv1.JobList
+	if err := h.client.List(ctx, &jobs, client.InNamespace(h.namespace), client.HasLabels{v1alpha1.LabelBinding}); err != nil {
+		return false, fmt.Errorf("list the hooks: %w", err)
+	}
+	return slices.ContainsFunc(jobs.Items, func(job batchv1.Job) bool {
+		return job.Name != h.order.HookName(h.kind) && !ptr.Deref(job.Spec.Suspend, false) && workload.HookEnd(&job) == nil
+	}), nil
 }
 
 // apply applies one object. Only the UID of the answer is kept.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -46,7 +47,7 @@ func hookOn(t *testing.T, results []string, objects ...client.Object) *hook {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(liqo.Scheme).WithObjects(objects...).Build()
-	return &hook{kind: workload.HookBind, order: order, client: c, namespace: "n", labels: map[string]string{v1alpha1.LabelBinding: "sb-1"}}
+	return &hook{kind: workload.HookBind, order: order, client: c, namespace: "n", labels: map[string]string{v1alpha1.LabelBinding: "sb-1"}, starting: &sync.Map{}}
 }
 
 // A hook is started once, waited for, and gone after a failure; what it returned is read when it has ended well.
@@ -63,6 +64,13 @@ func TestRunsOfAHook(t *testing.T) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: reason}}
 		})
 	}
+	other := func(ended ...batchv1.JobConditionType) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "bind-other", Labels: map[string]string{v1alpha1.LabelBinding: "sb-2"}}}
+		for _, how := range ended {
+			j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: how, Status: corev1.ConditionTrue})
+		}
+		return j
+	}
 	returned := func(name, value string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: resultsName}, Data: map[string][]byte{name: []byte(value)}}
 	}
@@ -76,6 +84,8 @@ func TestRunsOfAHook(t *testing.T) {
 	}{
 		"not begun":              {pending: true, there: true},
 		"running":                {objects: []client.Object{job(func(*batchv1.Job) {})}, pending: true, there: true},
+		"while another runs":     {objects: []client.Object{other()}, pending: true},
+		"when others have ended": {objects: []client.Object{other(batchv1.JobComplete)}, pending: true, there: true},
 		"killed at its start":    {objects: []client.Object{job(func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) })}, pending: true},
 		"of an earlier failure":  {objects: []client.Object{job(func(j *batchv1.Job) { j.DeletionTimestamp, j.Finalizers = ptr.To(metav1.Now()), []string{"x/y"} })}, pending: true, there: true},
 		"ended well":             {objects: []client.Object{ended(batchv1.JobComplete, "")}, there: true},
