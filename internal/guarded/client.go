@@ -145,38 +145,40 @@ func checkAddress(address string, allowed []netip.Prefix) error {
 	return nil
 }
 
-// These ranges are not global unicast: all that the IANA special-purpose address registries
+// NotPublic and Unicast6 say which addresses are public. NotPublic are not global unicast: all that the IANA special-purpose address registries
 // (RFC 6890) do not call globally reachable, and transition mechanisms that carry any IPv4
-// address. Allowed are IPv4 without these ranges, and 2000::/3 without these ranges.
+// address. Allowed are IPv4 without these ranges, and Unicast6 without these ranges. Machines of a cloud reach its own services
+// at an address that is public by the registries.
 var (
-	notPublic = []netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"),       // this network
-		netip.MustParsePrefix("10.0.0.0/8"),      // private
-		netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT
-		netip.MustParsePrefix("127.0.0.0/8"),     // loopback
-		netip.MustParsePrefix("169.254.0.0/16"),  // link-local, metadata services
-		netip.MustParsePrefix("172.16.0.0/12"),   // private
-		netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
-		netip.MustParsePrefix("192.0.2.0/24"),    // documentation
-		netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
-		netip.MustParsePrefix("192.168.0.0/16"),  // private
-		netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
-		netip.MustParsePrefix("198.51.100.0/24"), // documentation
-		netip.MustParsePrefix("203.0.113.0/24"),  // documentation
-		netip.MustParsePrefix("224.0.0.0/3"),     // multicast, reserved, broadcast
-		netip.MustParsePrefix("2001::/23"),       // protocol assignments, Teredo
-		netip.MustParsePrefix("2001:db8::/32"),   // documentation
-		netip.MustParsePrefix("2002::/16"),       // 6to4
-		netip.MustParsePrefix("3fff::/20"),       // documentation
+	NotPublic = []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),        // this network
+		netip.MustParsePrefix("10.0.0.0/8"),       // private
+		netip.MustParsePrefix("100.64.0.0/10"),    // carrier-grade NAT
+		netip.MustParsePrefix("127.0.0.0/8"),      // loopback
+		netip.MustParsePrefix("168.63.129.16/32"), // metadata services of Azure
+		netip.MustParsePrefix("169.254.0.0/16"),   // link-local, metadata services
+		netip.MustParsePrefix("172.16.0.0/12"),    // private
+		netip.MustParsePrefix("192.0.0.0/24"),     // protocol assignments
+		netip.MustParsePrefix("192.0.2.0/24"),     // documentation
+		netip.MustParsePrefix("192.88.99.0/24"),   // 6to4 relays
+		netip.MustParsePrefix("192.168.0.0/16"),   // private
+		netip.MustParsePrefix("198.18.0.0/15"),    // benchmarks
+		netip.MustParsePrefix("198.51.100.0/24"),  // documentation
+		netip.MustParsePrefix("203.0.113.0/24"),   // documentation
+		netip.MustParsePrefix("224.0.0.0/3"),      // multicast, reserved, broadcast
+		netip.MustParsePrefix("2001::/23"),        // protocol assignments, Teredo
+		netip.MustParsePrefix("2001:db8::/32"),    // documentation
+		netip.MustParsePrefix("2002::/16"),        // 6to4
+		netip.MustParsePrefix("3fff::/20"),        // documentation
 	}
-	unicast6 = netip.MustParsePrefix("2000::/3")
+	Unicast6 = netip.MustParsePrefix("2000::/3")
 )
 
 func isPublic(addr netip.Addr) bool {
-	if addr.Zone() != "" || addr.Is6() && !unicast6.Contains(addr) {
+	if addr.Zone() != "" || addr.Is6() && !Unicast6.Contains(addr) {
 		return false
 	}
-	for _, prefix := range notPublic {
+	for _, prefix := range NotPublic {
 		if prefix.Contains(addr) {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -102,22 +103,21 @@ func ToDNS() *networkingv1ac.NetworkPolicyEgressRuleApplyConfiguration {
 		WithPorts(port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53))
 }
 
-// ToInternet allows traffic from pods to the internet, but not to the cluster's or the
-// provider's own addresses.
+// ToInternet allows traffic from pods to the internet, but not to the cluster's or the provider's own addresses: those at which
+// clouds serve their machines' credentials, and those that lead to any other, as NAT64 does, are none of the internet.
 func ToInternet() *networkingv1ac.NetworkPolicyEgressRuleApplyConfiguration {
+	four, six := networkingv1ac.IPBlock().WithCIDR("0.0.0.0/0"), networkingv1ac.IPBlock().WithCIDR(guarded.Unicast6.String())
+	for _, prefix := range guarded.NotPublic {
+		if prefix.Addr().Is4() {
+			four.WithExcept(prefix.String())
+		} else {
+			six.WithExcept(prefix.String())
+		}
+	}
 	return networkingv1ac.NetworkPolicyEgressRule().WithTo(
-		networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("0.0.0.0/0").WithExcept(notInternet4...)),
-		networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("::/0").WithExcept(notInternet6...)))
+		networkingv1ac.NetworkPolicyPeer().WithIPBlock(four), networkingv1ac.NetworkPolicyPeer().WithIPBlock(six))
 }
 
 func port(protocol corev1.Protocol, number int32) *networkingv1ac.NetworkPolicyPortApplyConfiguration {
 	return networkingv1ac.NetworkPolicyPort().WithProtocol(protocol).WithPort(intstr.FromInt32(number))
 }
-
-// Addresses outside the internet: the cluster's and the provider's own, and the link-local ones
-// at which clouds serve their machines' credentials (RFC 1918, RFC 3927, RFC 6598; RFC 4193,
-// RFC 4291).
-var (
-	notInternet4 = []string{"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
-	notInternet6 = []string{"::1/128", "fc00::/7", "fe80::/10"}
-)
