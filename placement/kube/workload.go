@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -208,7 +209,7 @@ func (t *target) noneTaken(o *unstructured.Unstructured, err error) error {
 		if !workload.IsRoute(o) {
 			refused.Remedy = "its operator has to install external-dns there, with its definitions"
 		}
-	case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case isUnauthorized(err):
 		refused.Reason = fmt.Sprintf("Sluice may not write %ss on %s, which was registered before it had such public ports", o.GetKind(), t.Connection.Cluster)
 		refused.Remedy = "its operator has to run `sluice cluster renew " + t.Connection.Cluster + "`"
 	default:
@@ -216,6 +217,15 @@ func (t *target) noneTaken(o *unstructured.Unstructured, err error) error {
 	}
 	return refused
 }
+
+// isUnauthorized reports whether a server denies a request for lack of rights, and not an admission policy or webhook, which
+// answer with the same code.
+func isUnauthorized(err error) bool {
+	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && cannot.MatchString(err.Error())
+}
+
+// cannot matches what API servers say of a request that nobody has authorized.
+var cannot = regexp.MustCompile(` is forbidden: User "[^"]*" cannot [a-z]+ resource "`)
 
 func componentOf(o *unstructured.Unstructured) string { return o.GetLabels()[v1alpha1.LabelComponent] }
 
