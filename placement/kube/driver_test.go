@@ -70,6 +70,7 @@ func TestOnCluster(t *testing.T) {
 		{"a set that was stopped starts again", aStoppedSetStartsAgain},
 		{"volumes are kept until the update is committed", volumesAreKept},
 		{"an update of a set that fails is undone", aSetIsUndone},
+		{"an autoscaler that an update adds begins with the pods that there are", anAutoscalerTakesOver},
 		{"claims of pods that somebody has added stay", claimsOfAddedPodsStay},
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
 		{"a workload that exceeds its quota says why", aRuntimeClassTakesMore},

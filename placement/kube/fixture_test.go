@@ -54,7 +54,7 @@ type fixture struct {
 func newFixture(t *testing.T, gates ...string) *fixture {
 	t.Helper()
 	hub := hubtest.Start(t) // first, as it sets the logger that the other would be using
-	cp := controlplane.Start(t, controlplane.Options{Name: clusterName, Nodes: []controlplane.Node{{Name: "node-1"}}, FeatureGates: strings.Join(gates, ",")})
+	cp := controlplane.Start(t, controlplane.Options{Name: clusterName, Nodes: []controlplane.Node{{Name: "node-1", Pods: "220"}}, FeatureGates: strings.Join(gates, ",")})
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {

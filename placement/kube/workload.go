@@ -173,6 +173,9 @@ func comesFirst(o *unstructured.Unstructured) bool { return !comesLast(o) }
 // object as invalid, the error is a *delivery.RefusedError.
 func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured) error {
 	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
+		if err := t.handOver(ctx, o); err != nil {
+			return err
+		}
 		answer := o.DeepCopy()
 		err := t.Connection.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 		if err == nil {
