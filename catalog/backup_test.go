@@ -63,7 +63,7 @@ func TestPostgreSQLsBackupIsWhole(t *testing.T) {
 	db := o.Spec.Plans[0].Workload.Components[0].Container
 	for name, row := range map[string]struct {
 		busy, loses int // of the place
-		// fails means that the backup does; replaced is what the place has instead of it when it is restored.
+		// fails means that the backup fails. The place has replaced instead of the backup when it is restored.
 		fails    bool
 		replaced []byte
 	}{

@@ -27,6 +27,13 @@ func Union(lists ...[]string) []string {
 	return union
 }
 
+// Sorted returns the names of all lists, each once, sorted.
+func Sorted(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // Same reports whether two lists have the same names, in any order.
 func Same(a, b []string) bool { return len(Without(a, b)) == 0 && len(Without(b, a)) == 0 }
 

@@ -38,7 +38,7 @@ var Rules = []Rule{
 		"ports of the node are not for sale: hostPort is refused"},
 	{"variables.contexts.all(s, !s.?privileged.orValue(false))",
 		"privileged containers are refused"},
-	{"variables.contexts.all(s, s.?capabilities.?add.orValue([]).all(c, c in " + among("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID",
+	{"variables.contexts.all(s, s.?capabilities.?add.orValue([]).all(c, c in " + Among("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID",
 		"KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT") + "))",
 		"capabilities beyond the default ones are refused"},
 	{"variables.contexts.all(s, s.?procMount.orValue('Default') == 'Default')",
@@ -48,10 +48,10 @@ var Rules = []Rule{
 	{"variables.contexts.all(s, s.?appArmorProfile.?type.orValue('RuntimeDefault') != 'Unconfined') && " +
 		"object.metadata.?annotations.orValue({}).all(k, !k.startsWith('container.apparmor.security.beta.kubernetes.io/') || object.metadata.annotations[k] != 'unconfined')",
 		"AppArmor profile Unconfined is refused"},
-	{"variables.contexts.all(s, s.?seLinuxOptions.?type.orValue('') in " + among("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t") +
+	{"variables.contexts.all(s, s.?seLinuxOptions.?type.orValue('') in " + Among("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t") +
 		" && s.?seLinuxOptions.?user.orValue('') == '' && s.?seLinuxOptions.?role.orValue('') == '')",
 		"SELinux users, roles and types other than those of containers are refused"},
-	{"variables.contexts.all(s, s.?sysctls.orValue([]).all(c, c.name in " + among("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range",
+	{"variables.contexts.all(s, s.?sysctls.orValue([]).all(c, c.name in " + Among("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range",
 		"net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_unprivileged_port_start", "net.ipv4.ping_group_range", "net.ipv4.tcp_fin_timeout",
 		"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_syncookies") + "))",
 		"sysctls that are not a pod's own are refused"},
@@ -60,7 +60,7 @@ var Rules = []Rule{
 	{"(variables.probes + variables.hooks).all(h, h.?httpGet.?host.orValue('') == '' && h.?tcpSocket.?host.orValue('') == '')",
 		"probes and hooks ask the pod itself: host is refused, as the node would ask it past every NetworkPolicy"},
 	// Further rules:
-	{"variables.spec.?volumes.orValue([]).all(v, v.all(k, k in " + among("name", "configMap", "secret", "emptyDir", "projected", "downwardAPI",
+	{"variables.spec.?volumes.orValue([]).all(v, v.all(k, k in " + Among("name", "configMap", "secret", "emptyDir", "projected", "downwardAPI",
 		"persistentVolumeClaim", "ephemeral") + "))",
 		"volumes are configMap, secret, emptyDir, projected, downwardAPI, persistentVolumeClaim or ephemeral: others the node mounts from its own disks, or over the network past every NetworkPolicy"},
 	{"variables.spec.?nodeName.orValue('') == '' || (request.operation == 'UPDATE' && request.resource.resource == 'pods' && object.spec.?nodeName == oldObject.spec.?nodeName)",
@@ -76,5 +76,5 @@ var Rules = []Rule{
 		"the priority of system pods is not for sale"},
 }
 
-// among returns a CEL list of strings.
-func among(values ...string) string { return "['" + strings.Join(values, "', '") + "']" }
+// Among returns a CEL list of strings.
+func Among(values ...string) string { return "['" + strings.Join(values, "', '") + "']" }

@@ -298,11 +298,11 @@ func label(object map[string]any, component string, path ...string) error {
 
 // podTemplates are the places of the pod templates in the kinds that have one.
 var podTemplates = []struct {
-	group, kind string
-	path        []string
+	kind string
+	path []string
 }{
-	{"apps", "Deployment", []string{"spec", "template"}},
-	{"apps", "StatefulSet", []string{"spec", "template"}},
-	{"batch", "Job", []string{"spec", "template"}},
-	{"batch", "CronJob", []string{"spec", "jobTemplate", "spec", "template"}},
+	{"Deployment", []string{"spec", "template"}},
+	{"StatefulSet", []string{"spec", "template"}},
+	{"Job", []string{"spec", "template"}},
+	{"CronJob", []string{"spec", "jobTemplate", "spec", "template"}},
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -58,7 +59,7 @@ func (t *target) announce(ctx context.Context, known []string, objects []*unstru
 	if len(known)+len(objects) == 0 {
 		return nil
 	}
-	return t.ApplyInside(ctx, t.parent(union(known, kindsOf(objects))))
+	return t.ApplyInside(ctx, t.parent(lists.Sorted(known, kindsOf(objects))))
 }
 
 // knownKinds returns the kinds that the parent lists, and those of the workload in force, which is being replaced: consumers
@@ -76,12 +77,12 @@ func (t *target) knownKinds(ctx context.Context) ([]string, error) {
 		for _, kind := range workload.Kinds() {
 			kinds = append(kinds, groupKind(kind))
 		}
-		return union(kinds, nil), nil
+		return lists.Sorted(kinds), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return union(kinds, kindsOf(former)), nil
+	return lists.Sorted(kinds, kindsOf(former)), nil
 }
 
 // listedKinds returns the kinds that the parent lists. The error is NotFound if there is no parent.
@@ -105,7 +106,7 @@ func (t *target) checkParent(ctx context.Context, objects []*unstructured.Unstru
 	if err != nil {
 		return err
 	}
-	if all := union(listed, kindsOf(objects)); len(all) > len(union(listed, nil)) {
+	if all := lists.Sorted(listed, kindsOf(objects)); len(all) > len(lists.Sorted(listed)) {
 		return fmt.Errorf("ConfigMap %s was changed: it lists the kinds %s, not %s", setName, strings.Join(listed, ","), strings.Join(all, ","))
 	}
 	return nil
@@ -127,19 +128,19 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 		known := slices.Contains(before, groupKind(kind))
 		return !known && !workload.IsRenderedOnly(kind) || groupKind(kind) == kindClaims
 	})
-	lists := make([]metav1.PartialObjectMetadataList, len(kinds))
+	found := make([]metav1.PartialObjectMetadataList, len(kinds))
 	group, inner := errgroup.WithContext(ctx)
 	for i := range kinds {
 		known := slices.Contains(before, groupKind(kinds[i]))
 		kinds[i] = t.served(kinds[i])
-		group.Go(func() error { return t.listSet(inner, kinds[i], known, &lists[i]) })
+		group.Go(func() error { return t.listSet(inner, kinds[i], known, &found[i]) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	for i, kind := range kinds {
-		for k := range lists[i].Items {
-			o := &lists[i].Items[k]
+		for k := range found[i].Items {
+			o := &found[i].Items[k]
 			// Objects that a controller creates, as EndpointSlices for a Service, have the owner's labels.
 			if keep[groupKind(kind)+"/"+o.Name] || !o.DeletionTimestamp.IsZero() || metav1.GetControllerOf(o) != nil {
 				continue
@@ -156,7 +157,7 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 			}
 		}
 	}
-	if now := union(kindsOf(applied), t.stale.kinds()); !slices.Equal(now, union(before, now)) {
+	if now := lists.Sorted(kindsOf(applied), t.stale.kinds()); !slices.Equal(now, lists.Sorted(before, now)) {
 		return t.ApplyInside(ctx, t.parent(now))
 	}
 	return nil
@@ -211,10 +212,4 @@ func kindsOf(objects []*unstructured.Unstructured) []string {
 		kinds[groupKind(o.GroupVersionKind())] = true
 	}
 	return slices.Sorted(maps.Keys(kinds))
-}
-
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -87,9 +86,6 @@ func variable(name, expression string) *admissionregistrationv1ac.VariableApplyC
 	return admissionregistrationv1ac.Variable().WithName(name).WithExpression(expression)
 }
 
-// among returns a CEL list of strings.
-func among(values ...string) string { return "['" + strings.Join(values, "', '") + "']" }
-
 // EndsGuard denies deleting or evicting a pod with a longer grace period than the pod itself
 // may have.
 func EndsGuard(name string, where *Where) []tenant.Object {
@@ -143,7 +139,7 @@ func ObjectsGuard(name, by string, where *Where, what ...*What) []tenant.Object 
 			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
 			WithVariables(
 				variable("template", "dyn(object).?spec.?jobTemplate.?spec.?template.orValue(dyn(object).?spec.?template.orValue({}))"),
-				variable("limit", fmt.Sprintf("request.resource.resource in %s ? %d : %d", among("configmaps", "secrets"), maxData, maxObject))).
+				variable("limit", fmt.Sprintf("request.resource.resource in %s ? %d : %d", podrules.Among("configmaps", "secrets"), maxData, maxObject))).
 			WithValidations(
 				// Measured as text, because CEL cannot measure an object. An object that is too large
 				// already may shrink.

@@ -107,7 +107,7 @@ func (d *Driver) link(ctx context.Context, one delivery.Delivery, peered func(co
 			return nil, err
 		}
 		for _, link := range linked.Links {
-			share.Callers[link.Here] = union(share.Callers[link.Here], ranges)
+			share.Callers[link.Here] = lists.Sorted(share.Callers[link.Here], ranges)
 			service := serviceOf(one, link.There)
 			if service == "" {
 				continue
@@ -132,12 +132,6 @@ func (d *Driver) link(ctx context.Context, one delivery.Delivery, peered func(co
 		}
 	}
 	return waits, nil
-}
-
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // serviceOf returns the name of a component's Service; empty if it has no ports that others may reach.
