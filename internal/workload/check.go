@@ -101,6 +101,9 @@ func checkObject(o *unstructured.Unstructured, what string) error {
 	if template == nil {
 		return nil
 	}
+	if class, _, _ := unstructured.NestedString(template, "spec", "priorityClassName"); class != "" {
+		return refused("%s: %s.spec.priorityClassName: is refused: pods have the default priority of their cluster, as a higher one evicts the pods of others", what, path)
+	}
 	because, err := podrules.Check(template)
 	switch {
 	case err != nil:

@@ -20,10 +20,10 @@
 //     make a RoleBinding in it. On a cluster that cannot have that policy
 //     (before Kubernetes 1.30), only Sluice's own checks stand between a stolen
 //     token and the sluice-tenant rules in a foreign namespace.
-//   - The policies sluice-tenants, sluice-pods, sluice-pod-ends and sluice-objects
-//     deny what RBAC leaves open to a consumer inside a namespace: another
-//     binding's ServiceAccount, external IPs, pods that reach their node or other
-//     nodes, mounts past the NetworkPolicies, pods and objects that do not end,
+//   - The policies sluice-tenants, sluice-pods, sluice-priorities, sluice-pod-ends
+//     and sluice-objects deny what RBAC leaves open to a consumer inside a namespace:
+//     another binding's ServiceAccount, external IPs, pods that reach their node or
+//     other nodes, or evict the pods of others, mounts past the NetworkPolicies, pods and objects that do not end,
 //     objects of unlimited size.
 //
 // Objects lists all of these, Manifest renders them and Register applies them.

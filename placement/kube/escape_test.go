@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -51,6 +52,24 @@ func (f *fixture) consumer(t *testing.T, namespace string) client.Client {
 	return c
 }
 
+// prioritiesAreRefused: pods that name no class get the cluster's default one, and that is the only one they may have.
+func (f *fixture) prioritiesAreRefused(t *testing.T, c client.Client, namespace string) {
+	for name, isDefault := range map[string]bool{"usual": true, "gold": false} {
+		f.must(t, f.admin.Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, GlobalDefault: isDefault}))
+	}
+	for class, want := range map[string]string{"": "", "gold": "a pod has the cluster's default priority"} {
+		eventually(t, "pods of the class "+class, func(ctx context.Context) (bool, error) {
+			p := escape.Pod(namespace, "prior", "registry.example/app")
+			p.Spec.PriorityClassName = class
+			err := c.Create(ctx, p, client.DryRunAll)
+			if want != "" {
+				return err != nil && strings.Contains(err.Error(), want), nil
+			}
+			return p.Spec.PriorityClassName == "usual", err
+		})
+	}
+}
+
 // nobodyEscapes tries, with a binding's rights in a namespace, everything that would reach the
 // machines, the network or the other consumers there.
 func nobodyEscapes(t *testing.T, f *fixture) {
@@ -78,6 +97,8 @@ func nobodyEscapes(t *testing.T, f *fixture) {
 	for _, attempt := range escape.Objects(ns) {
 		refused(attempt.Name, c.Create(t.Context(), attempt.Object, client.DryRunAll), attempt.By, "exceeded quota")
 	}
+
+	f.prioritiesAreRefused(t, c, ns)
 
 	plain := escape.Pod(ns, "plain", "registry.example/app")
 	plain.Spec.Volumes = []corev1.Volume{

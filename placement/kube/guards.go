@@ -6,7 +6,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/sluice-dev/sluice/internal/podrules"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -98,6 +100,26 @@ func EndsGuard(name string, where *Where) []tenant.Object {
 				fmt.Sprintf("(request.operation == 'DELETE' ? request.?options.?gracePeriodSeconds : object.?deleteOptions.?gracePeriodSeconds).orValue(0) <= %d", maxGrace),
 				fmt.Sprintf("a pod ends within %d s: gracePeriodSeconds is at most that", maxGrace))),
 		where)
+}
+
+// PrioritiesGuard denies pods every priority class except the cluster's default, which Kubernetes gives to pods that name none:
+// a pod of a higher one evicts those of other consumers. Its parameters are all priority classes of the cluster.
+func PrioritiesGuard(name string, where *Where) []tenant.Object {
+	return []tenant.Object{
+		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithParamKind(admissionregistrationv1ac.ParamKind().WithAPIVersion(schedulingv1.SchemeGroupVersion.String()).WithKind("PriorityClass")).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(Matching("", "v1", "pods", create))).
+			// Of the system's, package podrules says that they are not for sale.
+			WithValidations(Validation("object.spec.?priorityClassName.orValue('') != params.metadata.name || params.?globalDefault.orValue(false) || params.metadata.name.startsWith('system-')",
+				"a pod has the cluster's default priority: priorityClassName is refused, as a higher one evicts the pods of others"))),
+		admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(
+			admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
+				WithPolicyName(name).
+				WithParamRef(admissionregistrationv1ac.ParamRef().WithSelector(metav1ac.LabelSelector()).WithParameterNotFoundAction(admissionregistrationv1.AllowAction)).
+				WithMatchResources(where).
+				WithValidationActions(admissionregistrationv1.Deny)),
+	}
 }
 
 // devicesGuard holds claims of devices, whoever makes them, to the classes in the quota, and so to those that Sluice knows:

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -29,6 +30,9 @@ func TestGuards(t *testing.T) {
 	controller := user.DefaultInfo{Name: "system:serviceaccount:kube-system:job-controller"}
 	refused := func(name string, r escape.Request, by string) {
 		t.Helper()
+		if r.Resource == "pods" && r.Params == nil {
+			r.Params = &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}}
+		}
 		words := guards.Refusals(t.Context(), r)
 		if by == "" && len(words) > 0 {
 			t.Errorf("%s: refused: %q", name, words)
@@ -70,6 +74,15 @@ func TestGuards(t *testing.T) {
 	plain.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}}}
 	refused("a pod that takes nothing but what was bought", pods(plain), "")
 	refused("a pod with nothing said", pods(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}), "")
+
+	for class, by := range map[string]string{"gold": "the cluster's default priority", "usual": ""} {
+		prior := escape.Pod(ns, "prior", "app")
+		prior.Spec.PriorityClassName = class
+		r := pods(prior)
+		refused("a pod of the class "+class, r, by)
+		r.Params = &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, GlobalDefault: true}
+		refused("a pod of the class "+class+", compared with the default", r, "")
+	}
 
 	gateway := escape.Pod("liqo-tenant-theirs", "gateway", "liqo")
 	gateway.Spec.HostNetwork = true
@@ -158,7 +171,7 @@ func TestGuards(t *testing.T) {
 		request.User = user.DefaultInfo{Name: "system:serviceaccount:sluice-system:sluice"}
 		refused(string(operation)+" of that list by Sluice", request, "")
 	}
-	if len(guards) != 6 {
-		t.Errorf("%d policies, want six", len(guards))
+	if len(guards) != 7 {
+		t.Errorf("%d policies, want seven", len(guards))
 	}
 }

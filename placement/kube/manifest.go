@@ -169,6 +169,7 @@ func tenantGuards() []tenant.Object {
 		instances())
 	objects = append(objects, PodsGuard("sluice-pods", "object.spec", instances(), Matching("", "v1", "pods", create, change))...)
 	objects = append(objects, AgreedGuard()...)
+	objects = append(objects, PrioritiesGuard("sluice-priorities", instances())...)
 	objects = append(objects, devicesGuard()...)
 	objects = append(objects, EndsGuard("sluice-pod-ends", instances())...)
 	return append(objects, ObjectsGuard("sluice-objects", consumers, instances(), written()...)...)

@@ -44,7 +44,7 @@ func (t *target) handOver(ctx context.Context, o *unstructured.Unstructured) err
 	return nil
 }
 
-// ownsReplicas reports whether fields are those that Sluice applies, and have the number of pods.
+// ownsReplicas reports whether Sluice applies fields, and the number of pods among them.
 func ownsReplicas(f metav1.ManagedFieldsEntry) bool {
 	fields := struct {
 		Spec struct {

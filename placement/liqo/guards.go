@@ -49,6 +49,7 @@ func Guards(account string) []tenant.Object {
 	objects = append(objects, exposurePolicy()...)
 	objects = append(objects, kube.PodsGuard("sluice-liqo-pods", podSpec, remoteNamespaces(),
 		kube.Matching("", "v1", "pods", create, change), shadow("shadowpods", create, change))...)
+	objects = append(objects, kube.PrioritiesGuard("sluice-liqo-priorities", remoteNamespaces())...)
 	objects = append(objects, kube.EndsGuard("sluice-liqo-pod-ends", remoteNamespaces())...)
 	return append(objects, kube.ObjectsGuard("sluice-liqo-objects", consumers, remoteNamespaces(),
 		kube.Matching("", "v1", "configmaps", create, change).WithResources("persistentvolumeclaims", "pods", "secrets", "services"),

@@ -30,7 +30,7 @@ func TestGuards(t *testing.T) {
 	refused := func(name string, r escape.Request, by string) {
 		t.Helper()
 		if r.Params == nil {
-			r.Params = &networkingv1.NetworkPolicy{}
+			r.Params = &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sluice-isolation"}}
 		}
 		words := guards.Refusals(t.Context(), r)
 		if by == "" && len(words) > 0 {
@@ -57,7 +57,7 @@ func TestGuards(t *testing.T) {
 		p := escape.Pod(ns, "agreed", "registry.example/team/app")
 		row.Make(p)
 		for way, r := range map[string]escape.Request{"a ShadowPod": shadow(p), "a pod": pod(p)} {
-			r.Params = &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: podrules.Annotations(row.Rules...)}}
+			r.Params = &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sluice-isolation", Annotations: podrules.Annotations(row.Rules...)}}
 			refused(row.Name+", by "+way, r, row.By)
 		}
 	}
