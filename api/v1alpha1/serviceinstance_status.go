@@ -238,7 +238,7 @@ func (s *ServiceInstanceStatus) Apart(cluster string) (stay []string, leave bool
 		return nil, false
 	}
 	for _, name := range p.Components {
-		if slices.ContainsFunc(d.Workload.Components, func(c WorkloadComponent) bool { return c.Name == name && c.hasVolumes() }) {
+		if slices.ContainsFunc(d.Workload.Components, func(c WorkloadComponent) bool { return c.Name == name && c.HasVolumes() }) {
 			stay = append(stay, name)
 		} else {
 			leave = true

@@ -75,8 +75,8 @@ func (w *WorkloadPlan) KeptBackups() int {
 	return int(w.Backups.Keep)
 }
 
-// hasVolumes reports whether the component may have volumes. Of components that are not containers nobody knows.
-func (c *WorkloadComponent) hasVolumes() bool {
+// HasVolumes reports whether the component may have volumes. Of components that are not containers nobody knows.
+func (c *WorkloadComponent) HasVolumes() bool {
 	return c.Container == nil || len(c.Container.Volumes) > 0
 }
 
