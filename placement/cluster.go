@@ -148,6 +148,22 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	return c
 }
 
+// WithNodes returns the cluster as it would be with further nodes, by what each of them has for workloads.
+func (c *Cluster) WithNodes(nodes []Resources) *Cluster {
+	more := *c
+	more.Allocatable, more.Sold = maps.Clone(c.Allocatable), maps.Clone(c.Sold)
+	for _, node := range nodes {
+		more.Allocatable.Add(node, 1)
+		for name := range c.Sold { // in the same ratio
+			more.Sold[name] += mulDiv(node[name], c.Sold[name], max(c.Allocatable[name], 1))
+		}
+	}
+	if c.Holes != nil {
+		more.Holes = c.Holes.with(nodes)
+	}
+	return &more
+}
+
 // resources yields the resources that the cluster has, that others use there, that it prices or of which there are
 // reservations, some of them more than once.
 func (c *Cluster) resources(reserved Resources) iter.Seq[corev1.ResourceName] {

@@ -34,24 +34,31 @@ const (
 
 // HolesOf returns the holes of a cluster's nodes by what each of them has free; a resource that it has
 // none of left is zero, and one that it does not have is absent.
-func HolesOf(nodes []Resources) *Holes {
-	union := Resources{}
+func HolesOf(nodes []Resources) *Holes { return (&Holes{}).with(nodes) }
+
+// with returns the holes with further nodes.
+func (h *Holes) with(nodes []Resources) *Holes {
+	free := h.resources(h.free)
+	union := maps.Clone(free)
 	for _, node := range nodes {
 		maps.Copy(union, node)
 	}
-	h := &Holes{names: counted(union)}
-	h.free = make([]int64, len(h.names))
+	all := &Holes{names: counted(union)}
+	all.free = all.amounts(free)
 	var rows [][]int64
+	for row := range h.each() {
+		rows = append(rows, append(all.amounts(h.resources(row)), row[len(h.names)]))
+	}
 	for _, node := range nodes {
-		row := append(h.amounts(node), 1)
-		for i := range h.names {
+		row := append(all.amounts(node), 1)
+		for i := range all.names {
 			row[i] = max(row[i], 0)
-			h.free[i] += row[i]
+			all.free[i] += row[i]
 		}
 		rows = append(rows, row)
 	}
-	h.rows = slices.Concat(compact(rows)...)
-	return h
+	all.rows = slices.Concat(compact(rows)...)
+	return all
 }
 
 // counted returns the names of the resources that count: cpu, memory and ephemeral storage, then the
@@ -88,18 +95,20 @@ func holesFrom(from *v1alpha1.Holes) *Holes {
 
 // API returns the holes for the status of a member cluster.
 func (h *Holes) API() *v1alpha1.Holes {
-	list := func(amounts []int64) corev1.ResourceList {
-		r := make(Resources, len(h.names))
-		for i, name := range h.names {
-			r[name] = amounts[i]
-		}
-		return r.List()
-	}
-	out := &v1alpha1.Holes{Free: list(h.free)}
+	out := &v1alpha1.Holes{Free: h.resources(h.free).List()}
 	for row := range h.each() {
-		out.Nodes = append(out.Nodes, v1alpha1.NodesFree{Count: int32(row[len(h.names)]), Free: list(row)}) // a count of nodes
+		out.Nodes = append(out.Nodes, v1alpha1.NodesFree{Count: int32(row[len(h.names)]), Free: h.resources(row).List()}) // a count of nodes
 	}
 	return out
+}
+
+// resources returns amounts that are in the order of the names.
+func (h *Holes) resources(amounts []int64) Resources {
+	r := make(Resources, len(h.names))
+	for i, name := range h.names {
+		r[name] = amounts[i]
+	}
+	return r
 }
 
 // amounts returns resources in the order of the names.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -198,5 +199,32 @@ func TestWhatAHoleLacks(t *testing.T) {
 		if got := h.lacks(row.pod); h.takes(row.pod) || got != row.want {
 			t.Errorf("%v: %q, want %q", row.pod, got, row.want)
 		}
+	}
+}
+
+// A cluster with further nodes is the one that has them all, as far as is known.
+func TestWithNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var nodes []Resources
+		for range rapid.IntRange(0, mostHoles).Draw(t, "few") { // all of them are kept
+			nodes = append(nodes, Resources{corev1.ResourceCPU: int64(rapid.IntRange(1, 64).Draw(t, "cores")), corev1.ResourceMemory: 1})
+		}
+		at := rapid.IntRange(0, len(nodes)).Draw(t, "further")
+		sum := Resources{}
+		for _, node := range nodes {
+			sum.Add(node, 1)
+		}
+		first := &Cluster{Allocatable: Resources{}, Holes: HolesOf(nodes[:at])}
+		for _, node := range nodes[:at] {
+			first.Allocatable.Add(node, 1)
+		}
+		more := first.WithNodes(nodes[at:])
+		if !maps.Equal(more.Allocatable, sum) || !reflect.DeepEqual(more.Holes, HolesOf(nodes)) {
+			t.Fatalf("%v and %+v, want %v and %+v", more.Allocatable, more.Holes, sum, HolesOf(nodes))
+		}
+	})
+	unknown := &Cluster{Allocatable: cores(4), Sold: cores(8)}
+	if more := unknown.WithNodes([]Resources{cores(2)}); more.Holes != nil || !maps.Equal(more.Sold, cores(12)) || !maps.Equal(unknown.Allocatable, cores(4)) {
+		t.Errorf("%+v of %+v", more, unknown)
 	}
 }

@@ -44,6 +44,9 @@ func (s *Snapshot) Stands(r Request, p *v1alpha1.Preemption) bool {
 	return s.wouldPlace(r, p)
 }
 
+// Preemption returns the room that is being made for an instance; nil if there is none.
+func (s *Snapshot) Preemption(instance string) *v1alpha1.Preemption { return s.preemptions[instance] }
+
 // Preempting returns the instance for which another one has to leave a cluster, and the room
 // that is being made for it; nil if there is none. Of several it is the first by name.
 func (s *Snapshot) Preempting(victim, cluster string) (instance string, found *v1alpha1.Preemption) {

@@ -3,10 +3,11 @@ package elastic
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
+	"math/big"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,9 +28,11 @@ type template struct {
 	plan       *catalog.Plan
 	parameters json.RawMessage
 	asked      catalog.ClusterParameters
-	// has is the capacity of one of its clusters for workloads, and shape what decides how it joins.
-	has   placement.Resources
-	shape *v1alpha1.ClusterShape
+	// worker has the capacity of a worker of each pool for workloads, and shape what decides how a cluster joins.
+	worker map[string]placement.Resources
+	shape  *v1alpha1.ClusterShape
+	// like is a ready cluster of the policy; nil if there is none.
+	like *placement.Cluster
 }
 
 // newTemplate looks up the plan of a policy's clusters.
@@ -38,7 +41,7 @@ func newTemplate(p *placement.Policy, plans *catalog.Snapshot) (*template, error
 	if err != nil {
 		return nil, err
 	}
-	t := &template{Policy: p, plan: plan}
+	t := &template{Policy: p, plan: plan, worker: map[string]placement.Resources{}}
 	if p.Elastic.Parameters != nil {
 		t.parameters = p.Elastic.Parameters.Raw
 	}
@@ -48,7 +51,9 @@ func newTemplate(p *placement.Policy, plans *catalog.Snapshot) (*template, error
 	if t.asked, err = plan.ClusterParameters(t.parameters); err != nil {
 		return nil, err
 	}
-	t.has = placement.WorkerResources(plan.Cluster, t.asked)
+	for _, pool := range plan.Cluster.Workers {
+		t.worker[pool.Name] = placement.ResourcesOf(pool.Machine)
+	}
 	t.shape = &v1alpha1.ClusterShape{Version: plan.Cluster.Versions[0], AddOnsSold: plan.Cluster.AddOns, Member: p.Member(plan.Cluster)}
 	if err := plan.RenderAddOns(t.order("", 0), t.shape, t.parameters); err != nil {
 		return nil, err
@@ -56,14 +61,29 @@ func newTemplate(p *placement.Policy, plans *catalog.Snapshot) (*template, error
 	return t, nil
 }
 
-// supposed returns a member cluster of the template as if it were ready and had the given capacity.
-func (t *template) supposed(name string, has placement.Resources) *placement.Cluster {
+// supposed returns a member cluster of the template as if it were ready: registration makes it enforce rules for pods. Its
+// storage classes are those of another one. Of the first one they are not known, so it has none.
+func (t *template) supposed(name string) *placement.Cluster {
 	mc := placement.Supposed(name, t.shape)
-	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
+	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified, v1alpha1.ConditionRulesEnforced} {
 		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Supposed"})
 	}
-	mc.Status.Allocatable = has.List()
-	return placement.ClusterOf(mc, metav1.Now().Time)
+	mc.Status.Holes = &v1alpha1.Holes{} // of no nodes
+	c := placement.ClusterOf(mc, metav1.Now().Time)
+	if t.like != nil {
+		c.StorageClasses, c.Unguarded = t.like.StorageClasses, t.like.Unguarded
+	}
+	return c.WithNodes(t.nodes(t.asked.Workers, nil))
+}
+
+// nodes returns the workers of a cluster, by their number in each pool, beyond those that it has.
+func (t *template) nodes(of, has map[string]int32) (nodes []placement.Resources) {
+	for _, pool := range t.plan.Cluster.Workers {
+		for range of[pool.Name] - has[pool.Name] {
+			nodes = append(nodes, t.worker[pool.Name])
+		}
+	}
+	return nodes
 }
 
 // growth is how many more workers one of the template's clusters can have.
@@ -73,15 +93,12 @@ type growth struct {
 	pool     string
 	now      int32
 	more     int
-	machine  placement.Resources
+	worker   placement.Resources
 }
 
 // grown returns the cluster with the given number of workers more.
 func (g *growth) grown(workers int) *placement.Cluster {
-	c := *g.cluster
-	c.Allocatable = maps.Clone(c.Allocatable)
-	c.Allocatable.Add(g.machine, int64(workers))
-	return &c
+	return g.cluster.WithNodes(slices.Repeat([]placement.Resources{g.worker}, workers))
 }
 
 // manager returns the name of its management cluster.
@@ -136,7 +153,7 @@ func (t *template) growths(s *placement.Snapshot, has *fleet) (all []growth) {
 		}
 		for _, pool := range t.plan.Cluster.Workers {
 			if now := asked.Workers[pool.Name]; pool.Max > now {
-				all = append(all, growth{c, instance, pool.Name, now, min(int(pool.Max-now), t.machines()), placement.ResourcesOf(pool.Machine)})
+				all = append(all, growth{c, instance, pool.Name, now, min(int(pool.Max-now), t.machines()), t.worker[pool.Name]})
 				break
 			}
 		}
@@ -157,11 +174,7 @@ func (t *template) growing(s *placement.Snapshot, instance *v1alpha1.ServiceInst
 	if c == nil || err != nil || err2 != nil {
 		return nil
 	}
-	grown := *c
-	grown.Allocatable = maps.Clone(c.Allocatable)
-	grown.Allocatable.Add(placement.WorkerResources(t.plan.Cluster, will), 1)
-	grown.Allocatable.Add(placement.WorkerResources(t.plan.Cluster, was), -1)
-	return &grown
+	return c.WithNodes(t.nodes(will.Workers, was.Workers))
 }
 
 // demand is the number of clusters that a template must create, and the instances that wait for
@@ -187,8 +200,6 @@ type trial struct {
 	growing []*placement.Cluster
 	// growths are the clusters that could grow.
 	growths []growth
-	// has is the capacity of each new cluster.
-	has placement.Resources
 	// room is how many more clusters are allowed.
 	room int
 	// expected orders are placed after everything that waits.
@@ -199,8 +210,9 @@ type trial struct {
 func (t *trial) demand(inventory *placement.Inventory) demand {
 	n := demand{waits: map[string]string{}, grow: map[string]int{}}
 	var waiting []placement.Request
+	snapshot := inventory.Snapshot()
 	for _, r := range inventory.Parked() {
-		if r.Shape == nil && t.template.Concerns(r.Consumer) {
+		if r.Shape == nil && t.template.Concerns(r.Consumer) && snapshot.Preemption(r.ID) == nil { // whoever leaves for it waits then
 			waiting = append(waiting, r)
 		}
 	}
@@ -231,7 +243,7 @@ func (t *trial) demand(inventory *placement.Inventory) demand {
 	}
 	waiting = place("") // a cluster may have become free in the meantime
 	for _, name := range t.coming {
-		fork.UpsertCluster(t.template.supposed(name, t.has))
+		fork.UpsertCluster(t.template.supposed(name))
 		waiting = place(name)
 	}
 	for _, c := range t.growing {
@@ -262,7 +274,7 @@ func (t *trial) demand(inventory *placement.Inventory) demand {
 	// One cluster alone may not help a request for several.
 	for tried := 1; tried <= min(t.room, n.more+widest(waiting)) && len(waiting) > 0; tried++ {
 		name := fmt.Sprintf("%s %d", placement.SupposedName, tried)
-		if !hopeful(t.template.supposed(name, t.has)) {
+		if !hopeful(t.template.supposed(name)) {
 			break
 		}
 		if left := place(name); len(left) < len(waiting) {
@@ -281,26 +293,43 @@ func widest(requests []placement.Request) int {
 	return n
 }
 
-// measured returns the actual capacity of the template's clusters, if one is ready. Its nodes
-// and its own pods may leave less than the plan says. Without this, clusters for a request that
-// does not fit would be made without end.
-func (t *template) measured(s *placement.Snapshot, all *fleet) placement.Resources {
+// measure makes the workers of the template what those of a ready cluster have, if there is one. Its nodes and its own pods
+// may leave less than the plan says. Without this, clusters for a request that does not fit would be made without end.
+func (t *template) measure(s *placement.Snapshot, all *fleet) {
 	for i := range all.instances {
 		instance := &all.instances[i]
 		member := all.member(instance)
-		if member == nil || instance.Status.Delivered == nil {
-			continue
+		if member == nil || !instance.IsSettled() {
+			continue // one that grows has other workers than it was delivered with
 		}
 		c := s.Cluster(member.Name)
 		asked, err := t.plan.ClusterParameters(instance.Status.Delivered.State.Raw())
-		if c == nil || !c.Ready || len(c.Allocatable) == 0 || err != nil || !maps.Equal(asked.Workers, t.asked.Workers) {
-			continue // a cluster that has grown is no measure
+		if c == nil || !c.Ready || len(c.Allocatable) == 0 || err != nil {
+			continue
 		}
-		has := maps.Clone(c.Allocatable)
-		has.Add(c.ForeignUse, -1)
-		return has
+		t.like = c
+		planned, workers := placement.WorkerResources(t.plan.Cluster, asked), int64(len(t.nodes(asked.Workers, nil)))
+		has := func(name corev1.ResourceName) int64 { return max(c.Allocatable[name]-c.ForeignUse[name], 0) }
+		for _, worker := range t.worker {
+			for name, amount := range planned {
+				if amount > 0 {
+					worker[name] = min(worker[name], part(worker[name], has(name), amount))
+				}
+			}
+			for name := range c.Allocatable {
+				if _, is := planned[name]; !is {
+					worker[name] = has(name) / max(workers, 1)
+				}
+			}
+		}
+		return
 	}
-	return t.has
+}
+
+// part returns an amount times has/of, rounded down.
+func part(amount, has, of int64) int64 {
+	product := new(big.Int).Mul(big.NewInt(amount), big.NewInt(has))
+	return product.Div(product, big.NewInt(of)).Int64()
 }
 
 // order returns Sluice's own instance for making a cluster.

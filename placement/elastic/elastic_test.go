@@ -53,6 +53,15 @@ func TestDemand(t *testing.T) {
 		"nothing for what would not fit on it either": {
 			waiting: []placement.Request{{ID: "a", Resources: cores(9)}}, room: 3,
 		},
+		"nothing for a pod that is larger than a machine": {
+			waiting: []placement.Request{podOf("a", 5)}, room: 3,
+		},
+		"pods share one as its machines allow": {
+			waiting: []placement.Request{podOf("a", 3), podOf("b", 3)}, room: 3, more: 1, waits: map[string]string{"a": "new", "b": "new"},
+		},
+		"and another one if no machine has enough left": {
+			waiting: []placement.Request{podOf("a", 3), podOf("b", 3), podOf("c", 2)}, room: 3, more: 2, waits: map[string]string{"a": "new", "b": "new", "c": "new"},
+		},
 		"nothing for what wants another region": {
 			waiting: []placement.Request{in("us", placement.Request{ID: "a", Resources: cores(1)})}, room: 3,
 		},
@@ -77,7 +86,7 @@ func TestDemand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tried := &trial{template: tmpl, has: tmpl.has, room: row.room}
+			tried := &trial{template: tmpl, room: row.room}
 			if row.coming > 0 {
 				tried.coming = []string{"coming"}
 			}
@@ -122,7 +131,7 @@ func TestWhatFitsOnNoClusterIsNotTriedWithMany(t *testing.T) {
 	}
 	cost := func(room int) float64 {
 		return testing.AllocsPerRun(5, func() {
-			if n := (&trial{template: tmpl, has: tmpl.has, room: room}).demand(inventory); n.more != 0 {
+			if n := (&trial{template: tmpl, room: room}).demand(inventory); n.more != 0 {
 				t.Errorf("%d clusters are wanted", n.more)
 			}
 		})

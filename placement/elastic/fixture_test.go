@@ -111,11 +111,18 @@ func (w *elasticWorld) look() {
 
 // park makes an instance wait for the given number of cores.
 func (w *elasticWorld) park(id string, cores int64) placement.Request {
+	w.Helper()
 	r := placement.Request{ID: id, Resources: placement.Resources{"cpu": cores * 1000}}
-	if _, err := w.inventory.Place(r); err == nil {
-		w.Fatalf("%s is placed", id)
-	}
+	w.parkIt(r)
 	return r
+}
+
+// parkIt makes an instance wait.
+func (w *elasticWorld) parkIt(r placement.Request) {
+	w.Helper()
+	if _, err := w.inventory.Place(r); err == nil {
+		w.Fatalf("%s is placed", r.ID)
+	}
 }
 
 func (w *elasticWorld) orders() []v1alpha1.ServiceInstance {
@@ -160,10 +167,16 @@ func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 // ready does the cluster controller's part for a member cluster.
 func (w *elasticWorld) ready(name string, has string) {
 	w.Helper()
+	w.readyAs(placementtest.Cluster{Name: name, Has: placementtest.Quantities(has)})
+}
+
+// readyAs is ready for a cluster of which more is known.
+func (w *elasticWorld) readyAs(row placementtest.Cluster) {
+	w.Helper()
+	name := row.Name
 	mc := &v1alpha1.MemberCluster{}
 	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, mc))
-	row := placementtest.Cluster{Name: name, Has: placementtest.Quantities(has)}.MemberCluster()
-	mc.Status = row.Status
+	mc.Status = row.MemberCluster().Status
 	w.inventory.UpsertCluster(placement.ClusterOf(mc, w.clock.Now()))
 }
 

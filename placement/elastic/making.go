@@ -16,12 +16,13 @@ import (
 
 // makeMore begins the clusters that waiting instances need, and sets their promises.
 func (e *Controller) makeMore(ctx context.Context, t *template, expects *expectations, has *fleet, coming map[string]string, promises map[string]string) error {
-	tried := &trial{template: t, has: t.measured(e.Inventory.Snapshot(), has), room: max(int(t.Elastic.AtMost)-len(has.instances), 0), expected: expects.orders}
+	snapshot := e.Inventory.Snapshot()
+	t.measure(snapshot, has)
+	tried := &trial{template: t, room: max(int(t.Elastic.AtMost)-len(has.instances), 0), expected: expects.orders}
 	for name := range coming {
 		tried.coming = append(tried.coming, name)
 	}
 	slices.Sort(tried.coming)
-	snapshot := e.Inventory.Snapshot()
 	for i := range has.instances {
 		instance := &has.instances[i]
 		if c := t.growing(snapshot, instance, has.member(instance)); c != nil {
