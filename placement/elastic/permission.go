@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -15,56 +17,94 @@ type limits struct {
 	template  *template
 	now       time.Time
 	inventory *placement.Inventory // a copy
-	spent     int64
+	// budget is nil if there is none, and spent is in its currency.
+	budget *placement.Price
+	spent  int64
+	// foreign says which cluster has a price in another currency; empty if none has.
+	foreign string
 	// hindrance is the last reason why a cluster may not grow.
 	hindrance string
 }
 
-func (e *Controller) newLimits(t *template, has *fleet) *limits {
-	l := &limits{template: t, now: e.Clock.Now(), inventory: e.Inventory.Fork()}
+// newLimits counts the clusters that there are, also those that are not decided yet.
+func (e *Controller) newLimits(t *template, has *fleet) (*limits, error) {
+	l := &limits{template: t, now: e.Clock.Now(), inventory: e.Inventory.Fork(), budget: placement.PriceOf(t.Elastic.Budget)}
 	for i := range has.instances {
-		l.spent += priceOf(&has.instances[i])
+		instance := &has.instances[i]
+		price := priceOf(instance)
+		if instance.Status.Decision == nil && instance.DeletionTimestamp.IsZero() && !instance.Status.IsFailedProvision() && instance.Spec.Desired.PlanID == t.plan.ID {
+			r, expected, hindrance, err := l.try(instance, instance.Spec.Desired.Raw(), l.inventory.ClustersHeld(instance.Name))
+			if err == nil && hindrance == "" {
+				_, err = l.inventory.Place(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			price = expected
+		}
+		switch {
+		case price == nil || l.budget == nil:
+		case price.Currency != l.budget.Currency:
+			l.foreign = fmt.Sprintf("cluster %s costs %s, and the budget is in %s", v1alpha1.InstanceClusterName(instance.Name), price, l.budget.Currency)
+		default:
+			l.spent += price.NanoPerHour
+		}
 	}
-	return l
+	return l, nil
 }
 
-// priceOf returns the price of a cluster, in billionths of a currency's unit per hour.
-func priceOf(instance *v1alpha1.ServiceInstance) int64 {
+// priceOf returns the price of a cluster, as it was decided; nil if it has none.
+func priceOf(instance *v1alpha1.ServiceInstance) *placement.Price {
 	if d := instance.Status.Decision; d != nil && len(d.Placements) > 0 && d.Placements[0].PricePerHour != nil {
-		return d.Placements[0].PricePerHour.ScaledValue(-9)
+		p := &d.Placements[0]
+		return &placement.Price{Currency: p.Currency, NanoPerHour: p.PricePerHour.ScaledValue(resource.Nano)}
 	}
-	return 0
+	return nil
 }
 
-// allow counts a cluster with these parameters, or returns what prevents it. current is the management cluster of one that
-// exists.
-func (l *limits) allow(instance *v1alpha1.ServiceInstance, parameters json.RawMessage, current []string) (hindrance string, err error) {
-	r, err := placement.NewRequest(instance.Name, l.template.plan, parameters)
-	if err != nil {
-		return "", err
+// try returns the request for a cluster with these parameters and its price, or what prevents it. current is the management
+// cluster of one that exists.
+func (l *limits) try(instance *v1alpha1.ServiceInstance, parameters json.RawMessage, current []string) (r placement.Request, price *placement.Price, hindrance string, err error) {
+	if r, err = placement.NewRequest(instance.Name, l.template.plan, parameters); err != nil {
+		return r, nil, "", err
 	}
 	snapshot := l.inventory.Snapshot()
 	r = snapshot.Govern(r, placement.ConsumerOf(instance))
 	r.At, r.Current = l.now, current
 	d, err := placement.Place(r, snapshot)
-	if unplaceable, ok := placement.AsUnplaceable(err); ok && len(current) > 0 {
-		return "its management cluster does not accept it: " + unplaceable.Error(), nil
-	} else if ok {
-		return "no management cluster accepts it: " + unplaceable.Error(), nil
+	unplaceable, ok := placement.AsUnplaceable(err)
+	switch {
+	case ok && len(current) > 0:
+		return r, nil, "its management cluster does not accept it: " + unplaceable.Error(), nil
+	case ok:
+		return r, nil, "no management cluster accepts it: " + unplaceable.Error(), nil
+	case err != nil:
+		return r, nil, "", err
 	}
-	if err != nil {
-		return "", err
+	return r, d.Placements[0].Price, "", nil
+}
+
+// allow counts a cluster with these parameters, or returns what prevents it, as try does.
+func (l *limits) allow(instance *v1alpha1.ServiceInstance, parameters json.RawMessage, current []string) (hindrance string, err error) {
+	r, price, hindrance, err := l.try(instance, parameters, current)
+	if err != nil || hindrance != "" {
+		return hindrance, err
 	}
-	spent, budget := l.spent-priceOf(instance), placement.PriceOf(l.template.Elastic.Budget)
-	if price := d.Placements[0].Price; budget != nil && price != nil {
-		if price.Currency != budget.Currency {
-			return fmt.Sprintf("it costs %s, and the budget is in %s", price, budget.Currency), nil
+	if l.budget != nil && price != nil {
+		spent := l.spent + price.NanoPerHour
+		if was := priceOf(instance); was != nil {
+			spent -= was.NanoPerHour
 		}
-		if spent += price.NanoPerHour; spent > budget.NanoPerHour {
-			return fmt.Sprintf("with it all would cost %s, and the budget is %s", placement.Price{Currency: budget.Currency, NanoPerHour: spent}, budget), nil
+		switch {
+		case price.Currency != l.budget.Currency:
+			return fmt.Sprintf("it costs %s, and the budget is in %s", price, l.budget.Currency), nil
+		case l.foreign != "":
+			return l.foreign, nil
+		case spent > l.budget.NanoPerHour:
+			return fmt.Sprintf("with it all would cost %s, and the budget is %s", placement.Price{Currency: l.budget.Currency, NanoPerHour: spent}, l.budget), nil
 		}
+		l.spent = spent
 	}
-	l.spent = spent
 	_, err = l.inventory.Place(r)
 	return "", err
 }
@@ -130,7 +170,10 @@ func (e *Controller) permitted(tried *trial, has *fleet) (wanted demand, left *l
 	why := ""
 	for again := true; again; {
 		again = false
-		wanted, left = tried.demand(e.Inventory), e.newLimits(tried.template, has)
+		wanted = tried.demand(e.Inventory)
+		if left, err = e.newLimits(tried.template, has); err != nil {
+			return wanted, nil, hindered, err
+		}
 		workers := make([]int, len(tried.growths))
 		for i := range tried.growths {
 			g, hindrance := &tried.growths[i], ""

@@ -114,3 +114,36 @@ func TestElasticRoomBesideOthers(t *testing.T) {
 		t.Errorf("%d orders, want 2: there is room for one more", n)
 	}
 }
+
+// The budget counts what is not decided yet. Clusters with prices in another currency cannot be counted, so that no more
+// are made beside them.
+func TestElasticCountsWhatItCannotSee(t *testing.T) {
+	for name, row := range map[string]struct {
+		budget, currency string // "" is not decided
+		orders           int
+		says             string
+	}{
+		"not decided":                        {"1.2", "", 1, "with it all would cost 1.6 EUR/h, and the budget is 1.2 EUR/h"},
+		"not decided, and there is enough":   {"1.6", "", 2, "creates a cluster for it"},
+		"in its currency":                    {"1.2", "EUR", 1, "with it all would cost 1.6 EUR/h"},
+		"in its currency, and enough":        {"1.6", "EUR", 2, "creates a cluster for it"},
+		"in another one, whatever is enough": {"9", "USD", 1, " costs 0.8 USD/h, and the budget is in EUR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", func(e *v1alpha1.Elastic) { e.Budget = euros(row.budget) })
+			w.park("a", 6)
+			w.look()
+			if order := w.orders()[0]; row.currency != "" {
+				w.deliver(&order)
+				order.Status.Decision.Placements[0].PricePerHour, order.Status.Decision.Placements[0].Currency = euros("0.8").PerHour, row.currency
+				w.must(w.hub.Status().Update(t.Context(), &order))
+			}
+			w.park("b", 6)
+			w.look()
+			w.wantOrders(name, row.orders, 0)
+			if got := w.elastic.Promise("b"); !strings.Contains(got, row.says) {
+				t.Errorf("b is told %q, want %q", got, row.says)
+			}
+		})
+	}
+}
