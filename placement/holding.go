@@ -3,6 +3,7 @@ package placement
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -78,6 +79,29 @@ func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 		h.Class = delivered.Decision.PriorityClass
 	}
 	return h
+}
+
+// Decision returns a decision that holds the same, for an instance that is delivered by it.
+func (h *Holding) Decision() *v1alpha1.Decision {
+	d := &v1alpha1.Decision{PriorityClass: h.Class, Hosts: h.Hosts}
+	for _, cluster := range slices.Sorted(maps.Keys(h.Held)) {
+		p := v1alpha1.Placement{Cluster: cluster, Reserved: h.Held[cluster].List(), PublicPorts: h.Ports[cluster]}
+		for _, pod := range h.Pods[cluster] {
+			p.LargestPods = append(p.LargestPods, pod.List())
+		}
+		if h.Hub != "" {
+			p.Peering = &v1alpha1.PlacementPeering{Hub: h.Hub}
+		}
+		for i, name := range h.Prices[cluster].names() {
+			if i > 0 { // it was decided in another currency than it is delivered
+				d.Placements, p = append(d.Placements, p), v1alpha1.Placement{Cluster: cluster}
+			}
+			p.Currency = strings.TrimPrefix(string(name), pricePrefix)
+			p.PricePerHour = resource.NewScaledQuantity(h.Prices[cluster][name], resource.Nano)
+		}
+		d.Placements = append(d.Placements, p)
+	}
+	return d
 }
 
 // Ledger returns what an instance's status reserves, by cluster. It is the larger, for each

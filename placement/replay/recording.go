@@ -224,35 +224,18 @@ func plainCluster(mc *v1alpha1.MemberCluster) v1alpha1.MemberCluster {
 	return plain
 }
 
-// plainInstance returns an instance's reservations and its owners; false if it holds nothing.
+// plainInstance returns what an instance holds, the room that is made for it, and its owners; false if there is neither.
 func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance, bool) {
 	plain := v1alpha1.ServiceInstance{ObjectMeta: objectNamed(instance.Name, nil)}
 	plain.Spec.Platform, plain.Spec.OrganizationGUID, plain.Spec.SpaceGUID = instance.Spec.Platform, instance.Spec.OrganizationGUID, instance.Spec.SpaceGUID
 	plain.Spec.Desired.PlanID = instance.Spec.Desired.PlanID
 	plain.Spec.Desired.Parameters = catalog.OnlyApplication(instance.Spec.Desired.Parameters)
 	holding := placement.HoldingOf(instance)
-	if class := holding.Class; class != "" {
-		decision := v1alpha1.Decision{PriorityClass: class}
-		plain.Status.Decision, plain.Status.Delivered = &decision, &v1alpha1.DeliveredState{Decision: decision}
+	if plain.Status.Preemption = holding.Preemption; len(holding.Held) > 0 {
+		decision := holding.Decision()
+		plain.Status.Decision, plain.Status.Delivered = decision, &v1alpha1.DeliveredState{Decision: *decision}
 	}
-	if hosts := holding.Hosts; len(hosts) > 0 {
-		if plain.Status.Decision == nil {
-			plain.Status.Decision = &v1alpha1.Decision{}
-		}
-		plain.Status.Decision.Hosts = hosts
-	}
-	plain.Status.Preemption = instance.Status.Preemption
-	for cluster, held := range placement.Ledger(&instance.Status) {
-		left := v1alpha1.Placement{Cluster: cluster, Reserved: held.List(), PublicPorts: holding.Ports[cluster]}
-		for _, pod := range holding.Pods[cluster] {
-			left.LargestPods = append(left.LargestPods, pod.List())
-		}
-		if hub := instance.Status.Hub(); hub != "" {
-			left.Peering = &v1alpha1.PlacementPeering{Hub: hub}
-		}
-		plain.Status.Left = append(plain.Status.Left, v1alpha1.LeftPlacement{Placement: left})
-	}
-	return plain, len(plain.Status.Left) > 0
+	return plain, len(holding.Held) > 0 || holding.Preemption != nil
 }
 
 // ReadRecording reads a recording, YAML or JSON, of recordingVersion. Unknown fields are

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,12 +25,20 @@ func cores(n int) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)}
 }
 
-// instance returns an instance that is delivered to a cluster, of a priority class.
+// instance returns an instance that is delivered to a cluster, of a priority class, for one euro an hour and core.
 func instance(name, cluster, class string, has int) *v1alpha1.ServiceInstance {
-	d := v1alpha1.Decision{Generation: 1, PriorityClass: class, Placements: []v1alpha1.Placement{{Cluster: cluster, Reserved: cores(has)}}}
+	d := v1alpha1.Decision{Generation: 1, PriorityClass: class, Placements: []v1alpha1.Placement{{
+		Cluster: cluster, Reserved: cores(has), Currency: "EUR", PricePerHour: resource.NewQuantity(int64(has), resource.DecimalSI),
+	}}}
 	i := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServiceInstanceSpec{Platform: "cf", SpaceGUID: "s"}}
 	i.Status.Decision, i.Status.Delivered = &d, &v1alpha1.DeliveredState{Decision: d}
 	return i
+}
+
+// budget returns a policy by which each platform may spend that many euros an hour.
+func budget(perHour int) v1alpha1.PlacementPolicy {
+	price := &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewQuantity(int64(perHour), resource.DecimalSI)}
+	return v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "budget"}, Spec: v1alpha1.PlacementPolicySpec{Quota: &v1alpha1.Quota{Per: v1alpha1.ScopePlatform, Budget: price}}}
 }
 
 // drawRecording draws a hub, and an order of a kind: one that is new, an update or a move of one of its instances, or
@@ -67,6 +76,9 @@ func drawRecording(t *rapid.T, kind string) (r *Recording) {
 		}
 	}
 	r.Policies = []v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsSameConsumer)}
+	if kind != "preemption" {
+		r.Policies = append(r.Policies, budget(rapid.IntRange(1, 60).Draw(t, "budget")))
+	}
 	sold := &v1alpha1.ResourcesPlan{
 		Limits: cores(rapid.IntRange(1, 6).Draw(t, "limit")), PriorityClass: rapid.SampledFrom([]string{"", "gold"}).Draw(t, "of class"),
 		Clusters: int32(rapid.IntRange(1, 2).Draw(t, "asked")), Score: v1alpha1.ScoreWeights{Price: 1},
@@ -205,6 +217,59 @@ func TestAnEarlierRecordingIsRead(t *testing.T) {
 		r, err := ReadRecording([]byte("version: 1\norder: {id: a, consumer: " + consumer + "}\n"))
 		if err != nil || r.Order.Consumer != (placement.Consumer{Platform: "cf", Space: "s"}) {
 			t.Errorf("%s: %+v, %v", consumer, r, err)
+		}
+	}
+}
+
+// What a platform has spent counts in a recording as it does on the hub.
+func TestARecordingCountsWhatIsSpent(t *testing.T) {
+	for most, fits := range map[int]bool{6: true, 5: false} {
+		row := placementtest.Cluster{Name: "c", Has: cores(9), Currency: "EUR", Prices: cores(1)}
+		r := &Recording{
+			Version: recordingVersion, At: recordedAt, Clusters: []v1alpha1.MemberCluster{plainCluster(row.MemberCluster())}, Policies: []v1alpha1.PlacementPolicy{budget(most)},
+			Offering: computing().Offerings[0], Order: Order{ID: "si-new", PlanID: "2", Consumer: placement.Consumer{Platform: "cf"}},
+		}
+		held, _ := plainInstance(instance("si-1", "c", "", 4))
+		r.Instances = append(r.Instances, held)
+		if _, _, err := r.decide(); (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "2920 EUR are held, 1460 EUR asked for") {
+			t.Errorf("with a budget of %d and 4 spent: %v", most, err)
+		}
+	}
+}
+
+// A recorded instance holds what it held on the hub, and keeps others out of the room that is made for it.
+func TestARecordedInstanceHoldsTheSame(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ServiceInstance){
+		"delivered": func(*v1alpha1.ServiceInstance) {},
+		"with hosts, ports and pods": func(i *v1alpha1.ServiceInstance) {
+			d := i.Status.Decision
+			d.Hosts, d.Placements[0].PublicPorts, d.Placements[0].LargestPods = []string{"shop"}, map[string]int32{"mqtt": 1883}, []corev1.ResourceList{cores(1), cores(2)}
+		},
+		"through a hub": func(i *v1alpha1.ServiceInstance) {
+			i.Status.Delivered.Decision.Placements[0].Peering = &v1alpha1.PlacementPeering{Hub: "hub"}
+		},
+		"between two currencies": func(i *v1alpha1.ServiceInstance) {
+			i.Status.Decision = i.Status.Decision.DeepCopy()
+			i.Status.Decision.Placements[0].Currency = "USD"
+		},
+		"with something that it has left": func(i *v1alpha1.ServiceInstance) {
+			i.Status.Left = []v1alpha1.LeftPlacement{{Placement: v1alpha1.Placement{Cluster: "d", Reserved: cores(3)}}}
+		},
+		"under way": func(i *v1alpha1.ServiceInstance) {
+			i.Status.Operation = &v1alpha1.Operation{State: v1alpha1.StateInProgress}
+		},
+		"for which room is made": func(i *v1alpha1.ServiceInstance) {
+			i.Status.Decision, i.Status.Delivered, i.Status.Preemption = nil, nil, &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "c"}}
+		},
+		"deleted, for which no room is made any more": func(i *v1alpha1.ServiceInstance) {
+			i.DeletionTimestamp, i.Status.Preemption = &recordedAt, &v1alpha1.Preemption{Room: v1alpha1.Room{Cluster: "c"}}
+		},
+	} {
+		one := instance("si-1", "c", "silver", 4)
+		change(one)
+		plain, recorded := plainInstance(one)
+		if got, want := placement.HoldingOf(&plain), placement.HoldingOf(one); !recorded || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: it holds %+v, want %+v", name, got, want)
 		}
 	}
 }
