@@ -89,11 +89,11 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 		i := slices.IndexFunc(chosen, func(other candidate) bool { return other.position.same(c.position) })
 		if i >= 0 {
 			v.Message += e.shareOf(chosen[i], chosen)
+			v.Price = e.price(chosen[i])
 		}
 		if i >= 0 && r.Replicas > 0 {
 			v.Replicas = chosen[i].replicas
 			v.Message += fmt.Sprintf(", %d of %d replicas", v.Replicas, r.Replicas)
-			v.Price = v.Price.times(chosen[i].replicas)
 		}
 		verdicts = append(verdicts, v)
 	}

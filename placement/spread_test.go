@@ -371,3 +371,18 @@ func TestWhyNotInEachGroup(t *testing.T) {
 		}
 	}
 }
+
+// What the verdicts say that the replicas cost is what they are decided to cost: what they have in common once.
+func TestTheVerdictsPriceWhatReplicasShareOnce(t *testing.T) {
+	c := inRegion("eu", "eu", 16_000)
+	c.Currency, c.Prices = "EUR", map[corev1.ResourceName]int64{corev1.ResourceCPU: 1_000_000_000}
+	r := Request{ID: "si", Replicas: 4, Resources: cores(1), Common: cores(3)}
+	s := stock([]*Cluster{c}).Snapshot()
+	d, err := Place(r, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := Explain(r, s)[0]; *v.Price != *d.Placements[0].Price || v.Price.NanoPerHour != d.Placements[0].Reserved[corev1.ResourceCPU]*1_000_000 {
+		t.Errorf("a verdict says %s, and it is decided to cost %s for %v", v.Price, d.Placements[0].Price, d.Placements[0].Reserved)
+	}
+}
