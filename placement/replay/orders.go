@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -162,12 +163,15 @@ func parsePeriod(text string) (Period, error) {
 }
 
 // Orders returns what a recording's instances hold as orders, one for each cluster, all at the beginning and by
-// name, and then the order that was recorded.
+// name, and then the order that was recorded. Instances of other brokers are left out, because their plans are not recorded.
 func (r *Recording) Orders() []Booked {
 	var booked []Booked
 	for i := range r.Instances {
 		held := placement.HoldingOf(&r.Instances[i])
 		for cluster, amounts := range held.Held {
+			if amounts[v1alpha1.ResourceInstances] > 0 {
+				continue
+			}
 			booked = append(booked, Booked{ID: held.Instance + "/" + cluster, Holding: amounts, Consumer: held.Consumer})
 		}
 	}
@@ -185,7 +189,11 @@ func (r *Recording) Orders() []Booked {
 // for its plan.
 func (o *Booked) Request(plans *catalog.Snapshot) (placement.Request, error) {
 	if o.Holding != nil {
-		return placement.Request{ID: o.requestID(), Resources: o.Holding}, nil
+		r := placement.Request{ID: o.requestID(), Resources: o.Holding}
+		if o.Holding[v1alpha1.ResourceClusters] > 0 {
+			r.Shape = &v1alpha1.ClusterShape{}
+		}
+		return r, nil
 	}
 	var found *catalog.Plan
 	for _, offering := range plans.All() {

@@ -206,7 +206,7 @@ func (g *game) try(p *play, at Period) bool {
 // look notes what is reserved if it is more than ever before.
 func (g *game) look(at Period) {
 	for name, all := range g.all {
-		if share := g.reserved[name] * 1000 / max(all, 1); share > g.Most[name].PerMille {
+		if share := int64(float64(g.reserved[name]) * 1000 / float64(max(all, 1))); share > g.Most[name].PerMille {
 			g.Most[name] = Peak{share, at}
 		}
 	}

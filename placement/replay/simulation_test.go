@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
@@ -185,4 +186,34 @@ func soldOf(s *Simulation) string {
 		all = append(all, fmt.Sprintf("%s: %t", s.Outcomes[i].ID, s.Outcomes[i].Sold))
 	}
 	return strings.Join(all, ", ")
+}
+
+// What a recording's clusters are made of is sold again on a management cluster. What other brokers have is no order.
+func TestARecordingSellsClustersAgain(t *testing.T) {
+	makers := placementtest.Cluster{Name: "makers", Driver: v1alpha1.DriverCAPI, Has: placementtest.Quantities("cpu=8,sluice.dev/clusters=1")}.MemberCluster()
+	made, bought := instance("si-1", "makers", "", 4), instance("si-2", "broker", "", 0)
+	made.Status.Decision.Placements[0].Reserved = placementtest.Quantities("cpu=4,sluice.dev/clusters=1")
+	bought.Status.Decision.Placements[0].Reserved = placementtest.Quantities("sluice.dev/instances=1")
+	r := &Recording{
+		Version: recordingVersion, At: recordedAt, Order: Order{ID: "si-new", PlanID: "1"}, Offering: computing().Offerings[0],
+		Clusters: []v1alpha1.MemberCluster{*makers}, Instances: []v1alpha1.ServiceInstance{*made, *bought},
+	}
+	fleet := r.Fleet()
+	fleet.Instances = nil
+	s, err := fleet.Play(r.Orders(), 0, recordedAt.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := soldOf(s); got != "si-1/makers: true, si-new: false" {
+		t.Errorf("sold again: %s", got)
+	}
+}
+
+// The share that was reserved is that also of amounts that no number of 64 bits holds a thousand times.
+func TestASimulationOfALargeFleetCountsRight(t *testing.T) {
+	f := &Fleet{charts: recorded(nil), Clusters: []v1alpha1.MemberCluster{*placementtest.Cluster{Name: "c", Has: placementtest.Quantities("memory=64Pi")}.MemberCluster()}}
+	s, err := f.Play([]Booked{{ID: "half", Holding: placement.Resources{corev1.ResourceMemory: 32 << 50}}}, 0, recordedAt.Time)
+	if err != nil || s.Most[corev1.ResourceMemory].PerMille != 500 {
+		t.Errorf("%+v: %v", s.Most, err)
+	}
 }
