@@ -241,3 +241,19 @@ func TestWhatAClusterHasLostIsNotFreeAgain(t *testing.T) {
 		t.Errorf("%d GPUs are free on a cluster that has none", free)
 	}
 }
+
+// An outage also ends when clusters that do not answer are removed.
+func TestARemovalThatEndsAnOutageWakesWhoIsOnLostClusters(t *testing.T) {
+	cluster := func(name string, ready bool) *Cluster {
+		return &Cluster{Name: name, Ready: ready, AccessVerified: true, Allocatable: cores(4)}
+	}
+	inventory, woken := watched(cluster("a", false), cluster("b", false), cluster("c", false), cluster("d", true))
+	inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"a": cores(1)}})
+	woken()
+	if inventory.DeleteCluster("b"); woken()["si"] != 0 || !inventory.Snapshot().Outage() {
+		t.Error("two of three do not answer, and it is woken")
+	}
+	if inventory.DeleteCluster("c"); woken()["si"] != 1 || inventory.Snapshot().Outage() {
+		t.Error("the outage is over, and it slept on")
+	}
+}

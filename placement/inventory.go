@@ -184,9 +184,7 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	}
 	inv.wakeWaiting(change)
 	inv.regroup(known, c)
-	if outage && !inv.outage() {
-		inv.wakeLost()
-	}
+	inv.wakeLost(outage)
 	if known != nil && known.disturbs(c) {
 		for _, held := range inv.now().Reservations(c.Name) {
 			inv.wake(held.Instance)
@@ -244,9 +242,11 @@ func (inv *Inventory) DeleteCluster(name string) {
 	txn.Commit()
 	inv.moved[name] = true
 	inv.announce()
+	outage := inv.outage()
 	inv.count(known, -1)
 	inv.wakeWaiting(event{was: known, near: near})
 	inv.regroup(known, nil)
+	inv.wakeLost(outage)
 	for id, p := range inv.preemptions {
 		if p.On(name) != nil {
 			inv.wake(id) // there will be no room
@@ -268,9 +268,12 @@ func (inv *Inventory) count(c *Cluster, n int) {
 // outage is Snapshot.Outage without a snapshot.
 func (inv *Inventory) outage() bool { return 2*inv.answering < inv.clusters }
 
-// wakeLost wakes the instances on clusters that do not answer: during an outage they did not
-// leave.
-func (inv *Inventory) wakeLost() {
+// wakeLost wakes the instances on clusters that do not answer if there was an outage, during which they did not
+// leave, and it has ended.
+func (inv *Inventory) wakeLost(outage bool) {
+	if !outage || inv.outage() {
+		return
+	}
 	s := inv.now()
 	for _, c := range s.Clusters() {
 		if c.Ready {
