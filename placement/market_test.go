@@ -121,3 +121,20 @@ func TestReasonsOfMarketsAreToldOnce(t *testing.T) {
 		t.Errorf("they are told %q, want %q", none.ForConsumer(), want)
 	}
 }
+
+// Who waits for a place at a broker is woken when another one leaves it, though the broker may be asked for more.
+func TestWhoWaitsForAPlaceAtABrokerIsWoken(t *testing.T) {
+	broker := aBroker("eu", "eu", "mysql/small")
+	broker.Allocatable[v1alpha1.ResourceInstances] = 100
+	broker.Markets = map[string]Market{"mysql/small": {Known: true, Orders: 1}}
+	inventory, woken := watched(broker)
+	inventory.Reserve(Holding{Instance: "si-1", Held: map[string]Resources{"eu": {v1alpha1.ResourceInstances: 1}}})
+	r := Request{ID: "si-2", Resources: Resources{v1alpha1.ResourceInstances: 1}, Upstream: &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{"eu": upstreamCandidate("eu", "")}}}
+	if _, err := inventory.Place(r); err == nil {
+		t.Fatal("it gets the place that another one has")
+	}
+	woken()
+	if inventory.Release("si-1"); woken()["si-2"] != 1 {
+		t.Error("it slept on")
+	}
+}

@@ -113,9 +113,10 @@ func (ws *waiters) remove(id string) {
 }
 
 // isWide reports whether more than room for what it asks for may help the request: room for a component or for
-// less than it asks for, because it holds something there; another latency; or victims.
+// less than it asks for, because it holds something there; another latency; victims; or one order less at a broker, whose
+// market may have less room than the broker may be asked for.
 func (w *waiter) isWide() bool {
-	return len(w.Components) > 0 || w.isSettled() || w.MaxLatency != nil
+	return len(w.Components) > 0 || w.isSettled() || w.MaxLatency != nil || w.Upstream != nil
 }
 
 // isSettled reports whether a cluster may help the request that does not take it as a new placement: because it
