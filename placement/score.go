@@ -14,7 +14,7 @@ import (
 // Scores are the results of the scorers for a cluster that fits, each from 0 to 100. All
 // arithmetic is on integers and rounds down, so that a decision can be replayed on any machine.
 type Scores struct {
-	// Balance is 100 · (free − requested) / allocatable, averaged over the requested resources:
+	// Balance is 100 · (free − requested) / for sale, averaged over the requested resources:
 	// the share that would remain free (kube-scheduler's NodeResourcesFit, LeastAllocated).
 	Balance int32 `json:"balance"`
 	// Fit is 100 less what the order would waste there: scarce resources that it strands or does not

@@ -32,7 +32,9 @@ func NewScorer(o Options) (*Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scorer{service, gobreaker.NewCircuitBreaker[map[string]int32](gobreaker.Settings{Timeout: 30 * time.Second})}, nil
+	return &Scorer{service, gobreaker.NewCircuitBreaker[map[string]int32](gobreaker.Settings{
+		Timeout: 30 * time.Second, ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= 5 },
+	})}, nil
 }
 
 // Score asks for the scores of the best clusters that fit a request. It blocks for at most the
