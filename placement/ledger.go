@@ -20,6 +20,10 @@ import (
 func (inv *Inventory) Reserve(h Holding) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
+	inv.settle(h)
+}
+
+func (inv *Inventory) settle(h Holding) {
 	inv.waiting.remove(h.Instance)
 	inv.preempt(h.Instance, h.Preemption)
 	before, hosts := inv.snapshot, inv.holding(h.Instance).Hosts

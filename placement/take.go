@@ -10,14 +10,6 @@ import (
 // and nothing is reserved, if a cluster is not in the inventory, or if another instance has one of the hosts or ports.
 // It does not ask for room, because the instance is there.
 func (inv *Inventory) Take(h Holding) error {
-	if err := inv.take(h); err != nil {
-		return err
-	}
-	inv.Reserve(h) // wakes whoever waits for what may have changed
-	return nil
-}
-
-func (inv *Inventory) take(h Holding) error {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	s := inv.now()
@@ -40,6 +32,6 @@ func (inv *Inventory) take(h Holding) error {
 			}
 		}
 	}
-	inv.reserve(h)
+	inv.settle(h)
 	return nil
 }

@@ -1,6 +1,10 @@
 package placement
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
 
 // What is there already is reserved as it is, without asking for room. It is refused if a cluster is not known, or if
 // another instance has its host or one of its ports.
@@ -44,5 +48,22 @@ func TestTakeEndsTheWaiting(t *testing.T) {
 	}
 	if err := inventory.Take(Holding{Instance: "si", Held: map[string]Resources{"eu": cores(3)}}); err != nil || inventory.Waiting() != 0 || len(inventory.Parked()) != 0 {
 		t.Errorf("%d wait: %v", inventory.Waiting(), err)
+	}
+}
+
+// Who waits for another instance to be somewhere is woken when that one is taken.
+func TestTakeWakesWhoFollows(t *testing.T) {
+	us := inRegion("us", "us", 4)
+	us.Cordoned = true
+	inventory, woken := watched(inRegion("eu", "eu", 4), us)
+	consumer := Consumer{Platform: "cf", Space: "s"}
+	r := Request{ID: "si-2", Consumer: consumer, Affinity: []v1alpha1.Affinity{{With: v1alpha1.ScopeSpace, By: v1alpha1.LabelRegion}}}
+	inventory.Reserve(Holding{Instance: "si-0", Consumer: consumer, Held: map[string]Resources{"us": cores(1)}})
+	if _, err := inventory.Place(r); err == nil {
+		t.Fatal("it is placed where nobody is")
+	}
+	woken()
+	if err := inventory.Take(Holding{Instance: "si-1", Consumer: consumer, Held: map[string]Resources{"eu": cores(1)}}); err != nil || woken()["si-2"] != 1 {
+		t.Errorf("it slept on: %v", err)
 	}
 }
