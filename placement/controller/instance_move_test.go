@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -131,6 +133,17 @@ func TestAnInstanceThatCannotLeaveStaysAndSaysWhy(t *testing.T) {
 		!strings.Contains(c.Message, "needs 4 cpu, 2 free of 2") {
 		t.Fatalf("condition %+v", c)
 	}
+	w.driver.onDeliver = func(d delivery.Delivery) {
+		d.Said.Grown = corev1.ResourceList{v1alpha1.StorageResource("fast"): resource.MustParse("1Ki")}
+	}
+	w.driver.fail("observe eu", errors.New("it has changed"))
+	w.after(2 * w.reconciler.observeEvery)
+	result, err := w.pass("si-a")
+	w.must(err)
+	if len(w.inventory.Snapshot().Reserved("si-a", "eu")) != 2 || result.RequeueAfter > time.Second {
+		t.Fatalf("a check finds storage, and the instance is looked at again after %s", result.RequeueAfter)
+	}
+	w.passes("si-a")
 	w.woken = nil
 	w.cluster("ap", 4)
 	if !slices.Contains(w.woken, "si-a") {

@@ -318,6 +318,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	}
 	if grown {
 		r.reserve(s)
+		s.lookAgain(1) // the inventory no longer wakes one that waits for another place
 	}
 	switch {
 	case allUnreachable(err): // still due when they answer again and the inventory wakes it
