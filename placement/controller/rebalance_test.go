@@ -92,3 +92,34 @@ func TestAPolicyRebalancesWithinItsWindowOnly(t *testing.T) {
 		}
 	}
 }
+
+// Instances that a policy does not concern do not count for what it may move, though they are to leave a cluster.
+func TestAPolicyRebalancesBesideTheMovesOfOthers(t *testing.T) {
+	w := crowded(t)
+	w.provision("si-d", "plan-4", "")
+	other := w.passes("si-d")
+	other.Annotations = map[string]string{v1alpha1.AnnotationLeave: other.Status.Decision.Clusters()[0]}
+	w.must(w.hub.Update(t.Context(), other))
+	w.must(w.hub.Create(t.Context(), &v1alpha1.PlacementPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "nightly"},
+		Spec: v1alpha1.PlacementPolicySpec{
+			Match:     v1alpha1.PolicyMatch{Plans: []string{"plan-2"}},
+			Rebalance: &v1alpha1.Rebalance{Schedule: "0 2 * * *", WindowSeconds: 3600, LeastGain: 10, AtMost: 1},
+		},
+	}))
+	served := &catalog.Catalog{}
+	served.Replace(testCatalog(t))
+	r := &rebalance.Controller{
+		Client: w.hub, Live: w.hub, Namespace: w.namespace, Catalog: served, Clock: testclock.NewFakeClock(time.Date(2026, 11, 21, 2, 1, 0, 0, time.UTC)),
+	}
+	w.must(r.Check(t.Context()))
+	asked := 0
+	for _, name := range []string{"si-a", "si-b", "si-c"} {
+		if w.instance(name).Annotations[v1alpha1.AnnotationLeave] != "" {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("%d of its instances are asked to move, want 1", asked)
+	}
+}

@@ -109,7 +109,7 @@ func (r *Controller) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy
 	}
 	err = pages.Each(ctx, r.Live, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
 		instance := o.(*v1alpha1.ServiceInstance)
-		if _, asked := instance.Annotations[v1alpha1.AnnotationLeave]; asked || compiled.Concerns(placement.ConsumerOf(instance)) && !of(instance) {
+		if _, asked := instance.Annotations[v1alpha1.AnnotationLeave]; compiled.Concerns(placement.ConsumerOf(instance)) && (asked || !of(instance)) {
 			moved++
 		}
 		return nil
