@@ -128,32 +128,31 @@ func (r Request) addAmounts(asked []filter, s *Snapshot, held Resources) []filte
 	return append(asked, r.withinBudgets(s, needs)...)
 }
 
-func notReady() filter {
-	return filter{reason: ReasonNotReady, entry: true, passing: true,
-		rejects: func(p *page, among set) set { return among.without(p.ready) },
-		message: func(p *page, row int) string { return p.clusters[row].Unready },
+// inState rejects clusters while they are in a state, by its rows.
+func inState(reason Reason, rejects func(p *page, among set) set, why func(c *Cluster) string) filter {
+	return filter{reason: reason, entry: true, passing: true, rejects: rejects,
+		message: func(p *page, row int) string { return why(p.clusters[row]) },
 	}
+}
+
+func notReady() filter {
+	return inState(ReasonNotReady, func(p *page, among set) set { return among.without(p.ready) }, func(c *Cluster) string { return c.Unready })
 }
 
 func accessNotVerified() filter {
-	return filter{reason: ReasonAccessNotVerified, entry: true, passing: true,
-		rejects: func(p *page, among set) set { return among.without(p.verified) },
-		message: func(p *page, row int) string { return p.clusters[row].Unverified },
-	}
+	return inState(ReasonAccessNotVerified, func(p *page, among set) set { return among.without(p.verified) }, func(c *Cluster) string { return c.Unverified })
 }
 
 func capacityUnknown() filter {
-	return filter{reason: ReasonCapacityUnknown, entry: true, passing: true,
-		rejects: func(p *page, among set) set { return among.and(p.uncounted) },
-		message: func(p *page, row int) string { return p.clusters[row].CapacityUnknown },
-	}
+	return inState(ReasonCapacityUnknown, func(p *page, among set) set { return among.and(p.uncounted) }, func(c *Cluster) string { return c.CapacityUnknown })
+}
+
+func notAdmitted() filter {
+	return inState(ReasonNotAdmitted, func(p *page, among set) set { return among.and(p.unproven) }, func(c *Cluster) string { return c.Unproven })
 }
 
 func cordoned() filter {
-	return filter{reason: ReasonCordoned, entry: true, passing: true,
-		rejects: func(p *page, among set) set { return among.and(p.cordoned) },
-		message: func(*page, int) string { return "takes no new placements" },
-	}
+	return inState(ReasonCordoned, func(p *page, among set) set { return among.and(p.cordoned) }, func(*Cluster) string { return "takes no new placements" })
 }
 
 func left(clusters []string) filter {

@@ -134,13 +134,6 @@ func (r *Rule) why(c *Cluster, facts *facts) string {
 	return "does not hold: " + r.expression.source
 }
 
-func notAdmitted() filter {
-	return filter{reason: ReasonNotAdmitted, entry: true, passing: true,
-		rejects: func(p *page, among set) set { return among.and(p.unproven) },
-		message: func(p *page, row int) string { return p.clusters[row].Unproven },
-	}
-}
-
 // claimRule requires a claim (v1alpha1.ClaimRule).
 type claimRule struct {
 	v1alpha1.ClaimRule
