@@ -18,6 +18,8 @@ type waiter struct {
 	Request
 	// asks are the filters of the request as a new placement, apart from where other instances are.
 	asks asks
+	// in has the amounts that it asks for on a cluster; nil if it is wide.
+	in wants
 	// cohort that it belongs to; nil if it is settled.
 	cohort *cohort
 	// counted is true if the numbers of its neighbours are counted, and none of them is its own reservation.
@@ -70,9 +72,12 @@ func (ws *waiters) add(r Request, counted bool) {
 	case w.isWide():
 		ws.wide[r.ID] = w
 	case w.Replicas > 0:
-		ws.parts.add(w.on(1), w)
+		w.in = ws.parts
 	default:
-		ws.wants.add(w.Resources, w)
+		w.in = ws.wants
+	}
+	if w.in != nil {
+		w.in.add(w.on(1), w)
 	}
 	if w.isSettled() {
 		ws.settled[r.ID] = w
@@ -105,8 +110,7 @@ func (ws *waiters) remove(id string) {
 			delete(ws.shaped, key)
 		}
 	}
-	ws.wants.remove(w.Resources, w)
-	ws.parts.remove(w.on(1), w)
+	w.in.remove(w.on(1), w)
 	if w.cohort != nil && w.cohort.remove(w) {
 		delete(ws.cohorts, w.cohort.key)
 	}
