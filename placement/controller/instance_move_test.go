@@ -137,7 +137,7 @@ func TestAnInstanceThatCannotLeaveStaysAndSaysWhy(t *testing.T) {
 		d.Said.Grown = corev1.ResourceList{v1alpha1.StorageResource("fast"): resource.MustParse("1Ki")}
 	}
 	w.driver.fail("observe eu", errors.New("it has changed"))
-	w.after(2 * w.reconciler.observeEvery)
+	w.after(2 * observeEvery)
 	result, err := w.pass("si-a")
 	w.must(err)
 	if len(w.inventory.Snapshot().Reserved("si-a", "eu")) != 2 || result.RequeueAfter > time.Second {
