@@ -22,7 +22,7 @@ func free(count int32, cpu string) v1alpha1.NodesFree {
 }
 
 // Machines leave less for pods than the plan says, which is known of the first cluster. No others are made then for a pod
-// that is too large for each of them, but for one that is not.
+// that is too large for each of them, except for one that is not.
 func TestElasticKnowsItsMachines(t *testing.T) {
 	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
 	r := podOf("a", 4)

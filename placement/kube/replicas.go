@@ -52,5 +52,5 @@ func ownsReplicas(f metav1.ManagedFieldsEntry) bool {
 		} `json:"f:spec"`
 	}{}
 	return f.Manager == v1alpha1.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.FieldsV1 != nil &&
-		json.Unmarshal(f.FieldsV1.Raw, &fields) == nil && fields.Spec.Replicas != nil
+		json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec.Replicas != nil
 }

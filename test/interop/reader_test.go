@@ -75,7 +75,7 @@ func TestAReaderInPython(t *testing.T) {
 			until := func(cores int64) {
 				t.Helper()
 				for deadline := time.After(time.Minute); ; {
-					reading, err := r.Read()
+					reading, err := r.Read(t.Context())
 					if err == nil && reading.Allocatable.Cpu().Value() == cores {
 						return
 					}
