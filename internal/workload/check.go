@@ -101,9 +101,6 @@ func checkObject(o *unstructured.Unstructured, what string) error {
 	if template == nil {
 		return nil
 	}
-	if class, _, _ := unstructured.NestedString(template, "spec", "priorityClassName"); class != "" {
-		return refused("%s: %s.spec.priorityClassName: is refused: pods have the default priority of their cluster, as a higher one evicts the pods of others", what, path)
-	}
 	because, err := podrules.Check(template)
 	switch {
 	case err != nil:
@@ -134,4 +131,24 @@ func podTemplateOf(o *unstructured.Unstructured) (template map[string]any, path 
 		}
 	}
 	return nil, ""
+}
+
+// checkPriorities refuses pods with a priority class.
+func checkPriorities(objects []*unstructured.Unstructured) error {
+	for _, o := range objects {
+		template, path := podTemplateOf(o)
+		if class, _, _ := unstructured.NestedString(template, "spec", "priorityClassName"); class != "" {
+			return refused("%s: %s.spec.priorityClassName: is refused: pods have the default priority of their cluster, as a higher one evicts the pods of others", describeObject(o), path)
+		}
+	}
+	return nil
+}
+
+// dropPriorities removes the priority classes of pods.
+func dropPriorities(objects []*unstructured.Unstructured) {
+	for _, o := range objects {
+		if _, path := podTemplateOf(o); path != "" {
+			unstructured.RemoveNestedField(o.Object, append(strings.Split(path, "."), "spec", "priorityClassName")...)
+		}
+	}
 }

@@ -68,8 +68,11 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 		return nil, refused("%v", err)
 	}
 	o := sampleBound(plan, parameters)
-	objects, err := o.Render(charts, Cluster{Exposure: sampleExposure}, "sluice-sample")
+	objects, err := o.asPlanned(charts, Cluster{Exposure: sampleExposure}, "sluice-sample")
 	if err != nil {
+		return nil, err
+	}
+	if err := checkPriorities(objects); err != nil {
 		return nil, err
 	}
 	f := &Footprint{Hosts: map[string]string{}, HostOf: map[string]string{}, Public: plan.Speaks(""), TCP: plan.TCP()}

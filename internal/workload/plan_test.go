@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -211,6 +212,19 @@ func TestOffered(t *testing.T) {
 	} {
 		if _, err := Offered(planOf(t, chart(row.fields)), known); err == nil || err.Error() != row.because {
 			t.Errorf("got  %v\nwant %s", err, row.because)
+		}
+	}
+}
+
+// TestDefaultPriority: a plan that was accepted when it could name a priority class runs with the cluster's default.
+func TestDefaultPriority(t *testing.T) {
+	objects, err := planOrder(t, deployment("{priorityClassName: gold, containers: [{name: c}]}")).Render(nil, Cluster{}, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if class, has, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "priorityClassName"); has {
+			t.Errorf("%s has the priority class %s", o.GetName(), class)
 		}
 	}
 }

@@ -24,7 +24,16 @@ type Charts interface {
 // components. Each carries the label of its component, and so do the pods that it makes. The error
 // is a *RefusedError if the plan, with the consumer's parameters, gives objects that Sluice does not
 // run. It blocks only for charts; without any, charts may be nil.
+//
+// Pods have the default priority of their cluster, also by plans that were accepted when they could name another one.
 func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
+	objects, err := o.asPlanned(charts, cluster, namespace)
+	dropPriorities(objects)
+	return objects, err
+}
+
+// asPlanned is Render with the priorities that the plan names.
+func (o *Order) asPlanned(charts Charts, cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
 	if err := o.notOwnNames(); err != nil {
 		return nil, err
 	}
