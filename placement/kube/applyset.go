@@ -75,7 +75,9 @@ func (t *target) knownKinds(ctx context.Context) ([]string, error) {
 	former, err := t.renderFormer(ctx)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) { // the cluster is another one since
 		for _, kind := range workload.Kinds() {
-			kinds = append(kinds, groupKind(kind))
+			if !workload.IsRenderedOnly(kind) { // prune finds those by itself
+				kinds = append(kinds, groupKind(kind))
+			}
 		}
 		return lists.Sorted(kinds), nil
 	}

@@ -312,16 +312,17 @@ func (t *target) renderAsLive(ctx context.Context) ([]*unstructured.Unstructured
 // observeWorkload returns an error that names the first of the objects that differs from what was applied, or
 // that does not work.
 func (t *target) observeWorkload(ctx context.Context, objects []*unstructured.Unstructured) error {
+	live := make([]*unstructured.Unstructured, len(objects))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for i, o := range objects {
 		group.Go(func() (err error) {
-			objects[i], err = t.LiveAsWanted(groupCtx, o)
+			live[i], err = t.LiveAsWanted(groupCtx, o)
 			return workload.RedactedError(err, t.of.Workload.Redacted)
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return t.health(ctx, objects)
+	return t.health(ctx, live)
 }
