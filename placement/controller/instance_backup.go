@@ -61,7 +61,7 @@ func (r *instanceReconciler) beginCopy(ctx context.Context, s *scope) error {
 
 // nextCopy returns what is to be done with the volumes where they are, and not begun; nil if nothing is.
 func (r *instanceReconciler) nextCopy(s *scope) *v1alpha1.DataCopy {
-	if !s.Status.IsFinished() || s.Status.IsUndelivered() || r.target == nil {
+	if !s.Status.IsFinished() || s.Status.IsUndelivered() || r.withoutTarget(s) != "" {
 		return nil
 	}
 	cluster := s.Status.CarriesFrom()
@@ -148,9 +148,9 @@ func (r *instanceReconciler) refusesRestore(s *scope) string {
 	}
 	on := s.Status.CarriesFrom()
 	known := r.inventory.Snapshot().Cluster(on)
-	switch {
-	case r.target == nil:
-		return noTarget
+	switch why := r.withoutTarget(s); {
+	case why != "":
+		return why
 	case on == "":
 		return "its workload has no volumes with backups, or runs on several clusters"
 	case !s.Status.CanRestore(request.Backup):

@@ -36,8 +36,8 @@ func (r *instanceReconciler) keepsData(s *scope, due []v1alpha1.Departure) strin
 	if s.Status.IsMoving() || !slices.ContainsFunc(whole(due), func(d v1alpha1.Departure) bool { return s.Status.IsPinnedOn(d.Cluster) }) {
 		return ""
 	}
-	if r.target == nil {
-		return "its volumes cannot be backed up: " + noTarget
+	if why := r.withoutTarget(s); why != "" {
+		return "its volumes cannot be backed up: " + why
 	}
 	if s.restoreRequest() != nil {
 		return ""
@@ -53,6 +53,21 @@ func (r *instanceReconciler) keepsData(s *scope, due []v1alpha1.Departure) strin
 
 // noTarget is the reason why nothing is backed up or restored.
 const noTarget = "`sluice serve` has no --backup-target"
+
+// withoutTarget returns the reason why no backup or restore of an instance begins; "" if they may. One that has begun ends,
+// because its workload is stopped.
+func (r *instanceReconciler) withoutTarget(s *scope) string {
+	if r.target == nil {
+		return noTarget
+	}
+	switch plan, err := r.plan(s.Spec.ServiceID, s.StateInForce().PlanID); {
+	case err != nil:
+		return "its plan is not in the catalog"
+	case plan.Offering.Provider != "": // ordered before providers could sell none (decision 127)
+		return "its plan is a provider's, which gets no credentials of the place for backups"
+	}
+	return ""
+}
 
 // stranded records why an instance does not leave.
 func (r *instanceReconciler) stranded(ctx context.Context, s *scope, due []v1alpha1.Departure, why string) (ctrl.Result, error) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -263,4 +264,26 @@ func TestAnUpdateEndsAMoveWithData(t *testing.T) {
 		t.Errorf("it runs without its data: %q", c.steps)
 	}
 	c.wantOn(c.instance("si-kept"), "eu")
+}
+
+// Whose plan is a provider's has no backups: its hooks would get the credentials of the place for those of all consumers.
+func TestDataOfAProvidersPlanStays(t *testing.T) {
+	c := newCarryingWorld(t)
+	sold := c.reconciler.plan
+	c.reconciler.plan = func(serviceID, planID string) (*catalog.Plan, error) {
+		plan, err := sold(serviceID, planID)
+		if err != nil {
+			return nil, err
+		}
+		theirs := *plan
+		theirs.Offering = &catalog.Offering{ServiceOfferingSpec: &v1alpha1.ServiceOfferingSpec{Provider: "acme"}}
+		return &theirs, nil
+	}
+	c.drain("eu")
+	kept := c.settle("si-kept")
+	c.wantOn(kept, "eu")
+	c.wantSteps()
+	if got := c.message(kept, v1alpha1.ConditionPlaced); !strings.HasSuffix(got, "its plan is a provider's, which gets no credentials of the place for backups") {
+		t.Errorf("it says %s", got)
+	}
 }
