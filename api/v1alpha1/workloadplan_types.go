@@ -236,7 +236,8 @@ type WorkloadContainer struct {
 	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
 	// Autoscaling changes the number of pods with their use of CPU, from Replicas up.
 	Autoscaling *WorkloadAutoscaling `json:"autoscaling,omitempty"`
-	// DeadlineSeconds is how long a change may make no progress before it fails.
+	// DeadlineSeconds is how long a change may make no progress before it fails. With volumes, each pod has this long to
+	// become ready, and before that the grace period of the pod that it replaces.
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=3600
 	// +kubebuilder:default=300

@@ -41,7 +41,8 @@ const (
 func deadlineOf(c *v1alpha1.WorkloadContainer) (seconds int32) { return cmp.Or(c.DeadlineSeconds, 300) }
 
 // StartsWithin returns how long a workload may take to start on a cluster, by the deadlines of its components; zero if they
-// do not tell: one is no container, or its number of pods is an expression. The pods of a StatefulSet start one after another.
+// do not tell: one is no container, or its number of pods is an expression. The pods of a StatefulSet start one after another,
+// each once the one that it replaces has ended.
 func StartsWithin(plan *v1alpha1.WorkloadPlan) time.Duration {
 	var longest time.Duration
 	for i := range plan.Components {
@@ -62,7 +63,11 @@ func StartsWithin(plan *v1alpha1.WorkloadPlan) time.Duration {
 				pods = max(pods, count.IntVal)
 			}
 		}
-		longest = max(longest, time.Duration(pods)*time.Duration(deadlineOf(c))*time.Second)
+		seconds := int64(deadlineOf(c))
+		if len(c.Volumes) > 0 {
+			seconds += ptr.Deref(c.GracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+		}
+		longest = max(longest, time.Duration(pods)*time.Duration(seconds)*time.Second)
 	}
 	return longest
 }

@@ -18,6 +18,7 @@ func TestStartsWithin(t *testing.T) {
 		}
 		return plan
 	}
+	volumes := []v1alpha1.WorkloadVolume{{Name: "data"}}
 	for name, row := range map[string]struct {
 		plan *v1alpha1.WorkloadPlan
 		want time.Duration
@@ -27,6 +28,8 @@ func TestStartsWithin(t *testing.T) {
 		"one pod after the other":     {of(&v1alpha1.WorkloadContainer{DeadlineSeconds: 20, Replicas: ptr.To(intstr.FromInt32(3))}), time.Minute},
 		"as many pods as it computes": {of(&v1alpha1.WorkloadContainer{Replicas: ptr.To(intstr.FromString("${parameters.pods}"))}), 0},
 		"as many pods as it may get":  {of(&v1alpha1.WorkloadContainer{Autoscaling: &v1alpha1.WorkloadAutoscaling{Max: intstr.FromInt32(2)}}), 10 * time.Minute},
+		"after the former pod":        {of(&v1alpha1.WorkloadContainer{DeadlineSeconds: 20, GracePeriodSeconds: ptr.To[int64](600), Replicas: ptr.To(intstr.FromInt32(2)), Volumes: volumes}), 1240 * time.Second},
+		"by default, with volumes":    {of(&v1alpha1.WorkloadContainer{Volumes: volumes}), 330 * time.Second},
 		"a chart":                     {of(&v1alpha1.WorkloadContainer{}, nil), 0},
 	} {
 		if got := StartsWithin(row.plan); got != row.want {

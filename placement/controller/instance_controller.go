@@ -69,6 +69,8 @@ type instanceReconciler struct {
 	applied      applied
 	// gaveUp holds when a move of each instance was given up last.
 	gaveUp sync.Map
+	// pending holds since when the delivery of each instance's update only waits, see isLateUpdate.
+	pending sync.Map
 	// removing has the names of the instances whose removal has begun, see isRemoved.
 	removing sync.Map
 }
@@ -97,6 +99,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	}
 	defer r.recorder.Done(s)
 	if r.begin(s); s.fresh {
+		r.pending.Delete(s.Name)
 		r.inventory.Begin(placement.HoldingOf(s.ServiceInstance))
 	}
 	defer r.yieldTurn(s)
@@ -214,6 +217,7 @@ func (r *instanceReconciler) forget(name string) {
 	r.unsettled.Delete(name)
 	r.observations.Delete(name)
 	r.gaveUp.Delete(name)
+	r.pending.Delete(name)
 	r.applied.forget(name)
 	r.removing.Delete(name)
 }

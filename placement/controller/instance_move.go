@@ -221,13 +221,14 @@ func (r *instanceReconciler) patch(ctx context.Context, s *scope, change func(*v
 	return nil
 }
 
-// isLateStart reports whether a workload, if there is one, has not started within its deadline on clusters that answer.
+// isLateStart reports whether a workload, if there is one, has not started in time on clusters that answer: by the deadlines
+// of its containers (workload.StartsWithin), or within maximumPollingDurationSeconds if they do not tell.
 func (s *scope) isLateStart(w *v1alpha1.WorkloadPlan, since time.Time, waitsFor error) bool {
-	if w == nil || waitsFor == nil || !allPending(waitsFor) || allBusy(waitsFor) {
-		return false
-	}
-	return !s.now.Before(since.Add(cmp.Or(workload.StartsWithin(w), s.polling)))
+	return w != nil && isStarting(waitsFor) && !s.now.Before(since.Add(cmp.Or(workload.StartsWithin(w), s.polling)))
 }
+
+// isStarting reports whether the clusters that a workload waits for answer, and have a place for it.
+func isStarting(waitsFor error) bool { return allPending(waitsFor) && !allBusy(waitsFor) }
 
 // isLateMove reports whether the workload of an instance that moves has not started in time where it comes to.
 func (s *scope) isLateMove(waitsFor error) bool {
@@ -246,14 +247,22 @@ func (s *scope) isLateMove(waitsFor error) bool {
 }
 
 // isLateUpdate reports whether the workload of an update has not started in time. That of a Deployment is known to the
-// cluster, which refuses it then; a StatefulSet has no deadline of its own.
-func (s *scope) isLateUpdate(waitsFor error) bool {
+// cluster, which refuses it then; a StatefulSet has no deadline of its own. The time begins when this process first sees the
+// delivery wait: nothing may have been applied while the cluster, or Sluice, was away.
+func (r *instanceReconciler) isLateUpdate(s *scope, waitsFor error) bool {
 	d := s.Status.Decision
-	if s.Status.IsFinished() || s.Status.Delivered == nil || d.Terms == nil || d.Workload == nil || workload.StartsWithin(d.Workload) == 0 {
+	if s.Status.IsFinished() || s.Status.Delivered == nil || d.Workload == nil || workload.StartsWithin(d.Workload) == 0 {
 		return false
 	}
+	if is[*unreachableError](waitsFor) {
+		r.pending.Delete(s.Name)
+	}
 	hasVolumes := slices.ContainsFunc(d.Workload.Components, func(c v1alpha1.WorkloadComponent) bool { return c.HasVolumes() })
-	return hasVolumes && s.isLateStart(d.Workload, d.Terms.At.Time, waitsFor)
+	if !hasVolumes || !isStarting(waitsFor) {
+		return false
+	}
+	since, _ := r.pending.LoadOrStore(s.Name, s.now)
+	return s.isLateStart(d.Workload, since.(time.Time), waitsFor)
 }
 
 // notStarted is the error of a workload that has not started in time.

@@ -246,7 +246,7 @@ func (r *instanceReconciler) undelivered(ctx context.Context, s *scope, why erro
 	case refused:
 		why = s.withRefusals(why)
 		return r.fail(ctx, s, describe(why), why)
-	case !s.Status.IsFinished() && (s.late() || s.isLateUpdate(why)):
+	case !s.Status.IsFinished() && (s.late() || r.isLateUpdate(s, why)):
 		return r.fail(ctx, s, "not delivered in time: "+describe(why), &lateError{why})
 	case s.isLateMove(why):
 		return r.giveUp(ctx, s, notStarted(why))

@@ -41,7 +41,8 @@ const workloads = `
     - name: db
       container:
         image: db
-        deadlineSeconds: 20
+        deadlineSeconds: 15
+        gracePeriodSeconds: 5
         volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
         resources: {cpu: 1, memory: 1Gi}
 - id: plan-kept
