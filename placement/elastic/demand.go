@@ -296,11 +296,21 @@ func widest(requests []placement.Request) int {
 // measure makes the workers of the template what those of a ready cluster have, if there is one. Its nodes and its own pods
 // may leave less than the plan says. Without this, clusters for a request that does not fit would be made without end.
 func (t *template) measure(s *placement.Snapshot, all *fleet) {
+	if t.measureBy(s, all, (*v1alpha1.ServiceInstance).IsSettled); t.like == nil {
+		// One that grows may have other workers than it was delivered with, but they count for no more than the plan says.
+		t.measureBy(s, all, func(i *v1alpha1.ServiceInstance) bool {
+			return i.DeletionTimestamp.IsZero() && i.Status.Delivered != nil
+		})
+	}
+}
+
+// measureBy is measure by the first ready cluster that counts.
+func (t *template) measureBy(s *placement.Snapshot, all *fleet, counts func(*v1alpha1.ServiceInstance) bool) {
 	for i := range all.instances {
 		instance := &all.instances[i]
 		member := all.member(instance)
-		if member == nil || !instance.IsSettled() {
-			continue // one that grows has other workers than it was delivered with
+		if member == nil || !counts(instance) {
+			continue
 		}
 		c := s.Cluster(member.Name)
 		asked, err := t.plan.ClusterParameters(instance.Status.Delivered.State.Raw())

@@ -108,6 +108,28 @@ func TestElasticForRulesAndStorage(t *testing.T) {
 	w.wantOrders("for storage that it has", 2, 0)
 }
 
+// While the only cluster grows, a new one has its storage classes, too.
+func TestElasticForStorageWhileItGrows(t *testing.T) {
+	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
+	w.elastic.Catalog.Replace(growingCatalog(t, 4))
+	a := w.park("a", 6)
+	w.look()
+	order := w.orders()[0]
+	w.deliver(&order)
+	w.readyAs(placementtest.Cluster{Name: v1alpha1.InstanceClusterName(order.Name), Has: placementtest.Quantities("cpu=8"), Classes: []string{"fast"}})
+	if _, err := w.inventory.Place(a); err != nil {
+		t.Fatal(err)
+	}
+	w.park("b", 5)
+	w.look()
+	order = w.orders()[0]
+	order.Status.Operation.State = v1alpha1.StateInProgress
+	w.must(w.hub.Status().Update(t.Context(), &order))
+	w.parkIt(placement.Request{ID: "stored", Resources: placement.Resources{"cpu": 7000, v1alpha1.StorageResource("fast"): 1}})
+	w.look()
+	w.wantOrders("for storage that the growing one has", 2, 0)
+}
+
 // No cluster is made for an instance for which others leave.
 func TestElasticForWhomRoomIsMade(t *testing.T) {
 	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
