@@ -291,6 +291,7 @@ func TestHiddenParametersThatStay(t *testing.T) {
 	for name, row := range map[string]struct{ schema, update, sent string }{
 		"that it does not take":         {sized, `{"key": "hunter2", "size": 2}`, `{"size":2}`},
 		"that it does not take, alone":  {sized, `{"key": "hunter2"}`, `{}`},
+		"beside a number that is large": {sized, `{"key": "hunter2", "size": 9007199254740993}`, `{"size":9007199254740993}`},
 		"that it requires":              {keyed, `{"key": "hunter2", "size": 2}`, `{"key":"hunter2","size":2}`},
 		"without a schema":              {`null`, `{"key": "hunter2", "size": 2}`, `{"key":"hunter2","size":2}`},
 		"that the consumer changes":     {sized, `{"key": "hunter3", "size": 2}`, `{"key":"hunter3","size":2}`},

@@ -181,9 +181,13 @@ func (t *tenant) taken(ctx context.Context, parameters json.RawMessage, want, ha
 	if err != nil {
 		return parameters, nil // there is none, or it counts as none
 	}
-	object := map[string]any{}
-	if err := json.Unmarshal(parameters, &object); err != nil {
+	decoded, err := jsonschema.Decode(parameters)
+	if err != nil {
 		return nil, err
+	}
+	object, is := decoded.(map[string]any)
+	if !is {
+		return parameters, nil
 	}
 	if schema.ValidateBeside(object, kept); len(object) == 0 {
 		return json.RawMessage("{}"), nil
