@@ -157,7 +157,7 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 // waitBound records what a bind waits for, with the operation that another broker has accepted since before.
 func (c *Controller) waitBound(ctx context.Context, b *v1alpha1.ServiceBinding, before *v1alpha1.BindingUpstream, pending *pendingError) (reconcile.Result, error) {
 	again := reconcile.Result{RequeueAfter: pending.pause}
-	news := c.recordWaiting(b, v1alpha1.OperationBind, pending.detail)
+	news := !finished(b) && c.recordWaiting(b, v1alpha1.OperationBind, pending.detail) // a renewal leaves the operation as it ended
 	if !news && equality.Semantic.DeepEqual(before, b.Status.Upstream) {
 		return again, nil
 	}

@@ -87,9 +87,13 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	return c.reissue(ctx, b, &instance)
 }
 
-// reissue issues new credentials. After an error the present ones stay, and it is tried again with back-off.
+// reissue issues new credentials. While that waits, and after an error, the present ones stay.
 func (c *Controller) reissue(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
+	before := b.Status.Upstream.DeepCopy()
 	issued, found, err := c.issueAndFind(ctx, b, instance)
+	if pending := pendingIn(err); pending != nil {
+		return c.waitBound(ctx, b, before, pending)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -2,6 +2,7 @@ package bindings_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,5 +59,35 @@ func TestBindsThatTakeLong(t *testing.T) {
 				t.Errorf("it is asked again in %v", u.result.RequeueAfter)
 			}
 		})
+	}
+}
+
+// TestRenewalsThatTakeLong: credentials that a broker issues anew later are waited for without an error. What it has accepted is
+// written, and the present ones stay.
+func TestRenewalsThatTakeLong(t *testing.T) {
+	u := newUpstream(t, false)
+	b := u.order("b", "")
+	u.pass(b, ended)
+	before := b.DeepCopy()
+	b.AskRenewal()
+	if err := u.hub.Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	u.front = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.Method == http.MethodPut {
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = w.Write([]byte(`{"operation": "anew"}`))
+		}
+		return r.Method == http.MethodPut
+	}
+	u.pass(b, func(*v1alpha1.ServiceBinding) bool { return true })
+	if u.err != nil || u.result.RequeueAfter < time.Second {
+		t.Errorf("it is looked at again in %v, after the error %v", u.result.RequeueAfter, u.err)
+	}
+	if is := b.Status.Upstream.Operation; is == nil || *is != "anew" {
+		t.Errorf("the operation at the broker is %v", is)
+	}
+	if is := b.Status.Operation; is.State != v1alpha1.StateSucceeded || is.Description != before.Status.Operation.Description || !slices.Equal(b.Status.SealedCredentials, before.Status.SealedCredentials) {
+		t.Errorf("the binding has become %+v", b.Status)
 	}
 }
