@@ -41,7 +41,6 @@ func TestTransitionsAreLogged(t *testing.T) {
 			s.recordDelivered()
 		}, []string{`"Moved"`, `"clusters"="us"`, `"why"="from eu: it is drained"`, `"after"="1s"`}},
 		{"failed", writeFailure, func(s *scope) { s.failing = "nothing fits"; s.recordFailure(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
-		{"cleaned up after a failure", writeProgress, func(s *scope) { s.recordFailure("nothing fits") }, nil},
 		{"progress", writeProgress, func(s *scope) { s.describe("waiting") }, nil},
 		{"removed too late", writeLate, func(s *scope) { s.describe("eu does not answer"); s.finish(v1alpha1.StateFailed) }, []string{`"Failed"`, `"operation"="provision"`, `"why"="eu does not answer"`, `"after"="5s"`}},
 	} {

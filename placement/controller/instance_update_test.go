@@ -107,7 +107,12 @@ func TestAnUpdateThatCannotBeUndoneInTimeFailsAndIsUndoneLater(t *testing.T) {
 	w.wantOperation(w.instance("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateFailed, "connection refused")
 	w.wantReserved("home", 8)
 	w.driver.fail("deliver home", nil)
-	wantAsBefore(w, w.passes("si-a"))
+	undone := w.passes("si-a")
+	wantAsBefore(w, undone)
+	failed := slices.DeleteFunc(slices.Clone(undone.Status.Events), func(e v1alpha1.Event) bool { return e.Type != v1alpha1.EventFailed })
+	if len(failed) != 1 {
+		t.Errorf("%d events say that it failed, want one: %+v", len(failed), failed)
+	}
 }
 
 // A volume that has grown for an update that failed stays as large: its storage stays reserved, also after a restart and
