@@ -197,8 +197,8 @@ func (c *Controller) failUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 		}
 	}
 	err := c.revokeAll(ctx, b, instance, []string{u.Broker})
-	if pending := (*pendingError)(nil); errors.As(err, &pending) {
-		return reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}, nil
+	if pending := pendingIn(err); pending != nil {
+		return reconcile.Result{RequeueAfter: pending.pause}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
