@@ -105,14 +105,13 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 			Context: extension(request.RawContext), OriginatingIdentity: c.identity,
 		},
 	}
-	hidden := slices.Clone(plan.HiddenBindingParameters(b.Spec.Raw()))
+	var before []string
 	if rotation {
-		before, err := s.rotate(c, b, *request.PredecessorBindingID, plan)
-		if err != nil {
+		if before, err = s.rotate(c, b, *request.PredecessorBindingID, plan); err != nil {
 			return nil, nil, nil, err
 		}
-		hidden = append(hidden, before...)
 	}
+	hidden := slices.Concat(plan.HiddenBindingParameters(b.Spec.Raw()), before)
 	if err := plan.ValidateBind(b.Spec.Raw()); err != nil {
 		return nil, nil, nil, err
 	}

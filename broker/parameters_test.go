@@ -130,24 +130,26 @@ func TestHiddenParameters(t *testing.T) {
 func TestHiddenParametersOfBindings(t *testing.T) {
 	f := newFixture(t)
 	const password = "hunter2-hunter2"
-	sell := func(schema string) {
+	sell := func(described string) {
 		o := offerings()[0]
 		plan := o.Status.Accepted.Plans[0]
 		plan.ID, plan.Name = planHiding, "hiding"
-		plan.Schemas = &v1alpha1.PlanSchemas{BindingCreate: &runtime.RawExtension{Raw: []byte(`{"type": "object", "properties": {"key": ` + schema + `, "size": {"type": "integer"}}}`)}}
+		plan.Schemas = &v1alpha1.PlanSchemas{BindingCreate: &runtime.RawExtension{Raw: []byte(`{"type": "object", ` + described + `}`)}}
 		o.Status.Accepted.Plans = append(o.Status.Accepted.Plans, plan)
 		f.sell(o)
 	}
-	sell(`{"type": "string"}`)
+	sell(`"properties": {"key": {"type": "string"}}`)
 	f.provisioned("hide", planHiding)
 	given := binding(planHiding, "parameters", object{"key": password, "size": 1})
 	f.want(http.StatusCreated, "PUT", bindingPath("hide", "before"), given)
-	sell(`{"type": "string", "writeOnly": true}`)
+	sell(`"properties": {"key": {"type": "string", "writeOnly": true}}`)
 	f.want(http.StatusCreated, "PUT", bindingPath("hide", "b"), given)
 	f.want(http.StatusCreated, "PUT", bindingPath("hide", "next"), object{"predecessor_binding_id": "b"})
-	sell(`{"type": "string"}`) // what was hidden stays hidden
+	sell(`"properties": {"key": {"type": "string"}}`) // what was hidden stays hidden
 	f.want(http.StatusCreated, "PUT", bindingPath("hide", "last"), object{"predecessor_binding_id": "next"})
-	for _, id := range []string{"b", "next", "last"} {
+	sell(`"patternProperties": {"^k": {"writeOnly": true}}`)
+	f.want(http.StatusCreated, "PUT", bindingPath("hide", "pattern"), object{"predecessor_binding_id": "before"})
+	for _, id := range []string{"b", "next", "last", "pattern"} {
 		b := f.bindingOf("hide", id)
 		opened, err := workload.BindingParametersOf(b, f.keys).Opened(b.Spec.Raw())
 		if err != nil || !sameObject(opened, []byte(encoded(object{"key": password, "size": 1}))) {
@@ -157,7 +159,7 @@ func TestHiddenParametersOfBindings(t *testing.T) {
 			t.Errorf("the hub holds that of %s in clear: %s", id, document)
 		}
 	}
-	sell(`{"type": "string", "writeOnly": true}`)
+	sell(`"properties": {"key": {"type": "string", "writeOnly": true}}`)
 	for _, id := range []string{"before", "b", "next", "last"} {
 		if a := f.want(http.StatusOK, "GET", bindingPath("hide", id), nil); strings.Contains(string(a.raw), "key") || !strings.Contains(string(a.raw), `"size":1`) {
 			t.Errorf("shown of %s: %s", id, a)
@@ -166,7 +168,7 @@ func TestHiddenParametersOfBindings(t *testing.T) {
 	f.want(http.StatusOK, "PUT", bindingPath("hide", "before"), given)
 	f.want(http.StatusOK, "PUT", bindingPath("hide", "b"), given)
 	f.refused(http.StatusConflict, "Conflict", "PUT", bindingPath("hide", "b"), binding(planHiding, "parameters", object{"key": "other", "size": 1}))
-	sell(`{"writeOnly": true}`)
+	sell(`"properties": {"key": {"writeOnly": true}}`)
 	f.refused(http.StatusBadRequest, "BadRequest", "PUT", bindingPath("hide", "forged"), binding(planHiding, "parameters", object{"key": object{"sealed.sluice.dev": "AAAA"}}))
 	if strings.Contains(f.log.String(), password) {
 		t.Error("the log has it in clear")
