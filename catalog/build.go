@@ -43,7 +43,10 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 		}
 		offering := before.byID[accepted.ID]
 		if before.digests[accepted.ID] != sum {
-			if offering, err = newOffering(accepted, known, charts, retired); err != nil {
+			if offering, err = newOffering(accepted, known, charts, retired); err != nil && !retired {
+				offering, err = newOffering(accepted, known, charts, true) // accepted by an earlier version
+			}
+			if err != nil {
 				errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
 				continue
 			}

@@ -73,8 +73,8 @@ type Offering struct {
 	// Plans of the offering, in the order of the spec. From Snapshot.Offerings: only those that the
 	// platform sees.
 	Plans []*Plan
-	// Retired reports that the offering is being deleted: its instances live on, but new ones are
-	// refused.
+	// Retired reports that the offering is being deleted, or was accepted by an earlier version only: its instances live on,
+	// but new ones are refused.
 	Retired bool
 }
 

@@ -1,9 +1,11 @@
 package catalog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -135,6 +137,29 @@ func TestBuildLeavesOutWhatItCannotServe(t *testing.T) {
 	}
 	if got := seen(s.Offerings("")); !slices.Equal(got, []string{"a-small", "a-large"}) {
 		t.Errorf("serves %v", got)
+	}
+}
+
+// An offering whose schemas were accepted when their work had no bound takes no new orders, and its instances live on.
+func TestBuildRetiresWhatAnEarlierVersionAccepted(t *testing.T) {
+	hiding := strings.Replace(forks(), "{", `{"properties": {"key": {"writeOnly": true}}, `, 1)
+	s := build(t, nil, offering("a", schemas(hiding, "", hiding), served))
+	p, err := s.Plan("a-id", "a-small")
+	if err != nil || !p.Offering.Retired || len(s.All()) > 0 {
+		t.Fatalf("%d are sold, %v", len(s.All()), err)
+	}
+	given := json.RawMessage(`{"key": "x"}`)
+	if err := p.ValidateBind(given); err != nil {
+		t.Error(err)
+	}
+	if hidden := p.HiddenBindingParameters(given); !slices.Equal(hidden, []string{"key"}) {
+		t.Errorf("hides %v", hidden)
+	}
+	if err := p.ValidateUpdate(nil); err != nil {
+		t.Error(err)
+	}
+	if err := p.ValidateUpdate(given); err == nil {
+		t.Error("an update may ask for more than the plan's kind takes")
 	}
 }
 

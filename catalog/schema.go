@@ -36,12 +36,16 @@ const (
 
 // compileSchemas compiles the schemas of the plan's kind, narrowed by the operator's. Variables are
 // the known schemas of class variables. They, and what brokers say, are omitted if the result would be longer
-// than OSB allows, or invalid in the draft of the operator's schema.
+// than OSB allows, or invalid in the draft of the operator's schema. Of a retired offering, an operator's schema of too much
+// work is omitted, too.
 func (p *Plan) compileSchemas(variables map[string]map[string]any) error {
-	err := p.compileSchemasWith(variables)
+	err := p.compileSchemasWith(variables, false)
 	if err != nil && len(variables)+len(p.passed) > 0 {
 		p.passed = nil
-		err = p.compileSchemasWith(nil)
+		err = p.compileSchemasWith(nil, false)
+	}
+	if err != nil && p.Offering.Retired {
+		err = p.compileSchemasWith(nil, true)
 	}
 	if err == nil {
 		p.hide()
@@ -49,7 +53,7 @@ func (p *Plan) compileSchemas(variables map[string]map[string]any) error {
 	return err
 }
 
-func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
+func (p *Plan) compileSchemasWith(variables map[string]map[string]any, earlier bool) error {
 	own := p.Plan.Schemas
 	if own == nil {
 		own = &v1alpha1.PlanSchemas{}
@@ -69,7 +73,7 @@ func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
 		// If neither gives a schema, bindings take no parameters.
 		{bindingCreate, &p.bind, p.bindingSchema(own.BindingCreate), own.BindingCreate},
 	} {
-		compiled, err := newSchema(s.generated, s.operators)
+		compiled, err := newSchema(s.generated, s.operators, earlier)
 		if err != nil {
 			return fmt.Errorf("schema %s of plan %s: %w", s.of, p.Name, err)
 		}
@@ -113,8 +117,9 @@ func sayWhereItStays(offered map[string]any) {
 }
 
 // newSchema compiles the schema of a plan's kind together with the operator's; a value must
-// match both. Either may be nil; without both, only the empty object is valid.
-func newSchema(generated map[string]any, operators *runtime.RawExtension) (*schema, error) {
+// match both. Either may be nil; without both, only the empty object is valid. If an earlier version has accepted the
+// operator's, and its work has no bound, values must match the other one only; the document still says what is hidden.
+func newSchema(generated map[string]any, operators *runtime.RawExtension, earlier bool) (*schema, error) {
 	var root map[string]any
 	switch {
 	case operators != nil && len(operators.Raw) > 0:
@@ -146,6 +151,16 @@ func newSchema(generated map[string]any, operators *runtime.RawExtension) (*sche
 		return nil, fmt.Errorf("has %d bytes, more than the %d that OSB allows", len(document), MaxSchemaBytes)
 	}
 	compiled, err := jsonschema.Compile(document)
+	if err != nil && earlier {
+		if _, err := jsonschema.CompileTrusted(document); err != nil {
+			return nil, err
+		}
+		rest, err := newSchema(generated, &runtime.RawExtension{Raw: []byte(`{"type": "object"}`)}, false)
+		if err != nil {
+			return nil, err
+		}
+		return &schema{document: document, compiled: rest.compiled}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

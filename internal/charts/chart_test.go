@@ -24,16 +24,18 @@ func open(t testing.TB, others map[string]string) *charts.Chart {
 func TestRender(t *testing.T) {
 	for _, row := range []struct {
 		name   string
+		file   map[string]string
 		values map[string]any
 		want   []string
 	}{
-		{"its own objects; no tests, no notes", nil, []string{"Secret web", "Service web", "Deployment web"}},
-		{"a dependency whose condition holds", map[string]any{"cache": map[string]any{"enabled": true}}, []string{"ConfigMap web-cache", "Secret web", "Service web", "Deployment web"}},
+		{"its own objects; no tests, no notes", nil, nil, []string{"Secret web", "Service web", "Deployment web"}},
+		{"a dependency whose condition holds", nil, map[string]any{"cache": map[string]any{"enabled": true}}, []string{"ConfigMap web-cache", "Secret web", "Service web", "Deployment web"}},
+		{"a schema of more work than others may ask for", map[string]string{"web/values.schema.json": `{"anyOf": [` + strings.Repeat("{}, ", 5000) + `{}]}`}, nil, []string{"Secret web", "Service web", "Deployment web"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			values := map[string]any{"owner": "ann"}
 			maps.Copy(values, row.values)
-			objects, err := open(t, nil).Render(charts.Release{Name: "web", Namespace: "n", Values: values})
+			objects, err := open(t, row.file).Render(charts.Release{Name: "web", Namespace: "n", Values: values})
 			if err != nil {
 				t.Fatal(err)
 			}
