@@ -42,7 +42,7 @@ func IsTooLarge(err error) bool { return errors.As(err, new(*TooLargeError)) }
 
 // Bound makes every client built on config read answers up to 64 MiB, and events of watches up to 16 MiB, after
 // decompression; reading on fails with *TooLargeError. So a member cluster cannot fill the memory with one answer. Streams
-// of containers have no limit. A stranger's answers must be in JSON, and have at most 262,144 objects. Call it before Check,
+// of containers have no limit. A stranger's answers must be in JSON, or texts, which no client decodes, and have at most 262,144 objects. Call it before Check,
 // which reads answers.
 func Bound(config *rest.Config, stranger bool) {
 	base := Base(config)
@@ -67,7 +67,7 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	info, err := Asked(r, b.base)
 	encoding, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if err == nil && b.stranger && !slices.Contains([]string{"", runtime.ContentTypeJSON, "text/plain"}, encoding) {
+	if err == nil && b.stranger && !slices.Contains([]string{"", runtime.ContentTypeJSON, "text/plain", "text/html"}, encoding) {
 		err = &Error{Request: r.Method + " " + r.URL.Path, Status: response.Status, Why: fmt.Sprintf("want JSON, got %q", encoding)}
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -171,5 +172,29 @@ func TestAStrangersAnswersHaveAFormThatIsCounted(t *testing.T) {
 	_, err = metadata.NewForConfigOrDie(config).Resource(corev1.SchemeGroupVersion.WithResource("pods")).List(t.Context(), metav1.ListOptions{})
 	if err != nil || strings.Contains(accepts, "protobuf") || !strings.HasPrefix(accepts, "application/json;as=PartialObjectMetadataList") {
 		t.Errorf("%v; the client accepts %s", err, accepts)
+	}
+}
+
+// TestBusyStrangers: a proxy in front of a stranger's API server may say that it is busy in HTML, as that of any other, and
+// nothing else.
+func TestBusyStrangers(t *testing.T) {
+	for code, passes := range map[int]func(error) bool{
+		http.StatusTooManyRequests:    apierrors.IsTooManyRequests,
+		http.StatusServiceUnavailable: apierrors.IsServiceUnavailable,
+		http.StatusNotFound:           answers.IsForeign,
+		http.StatusOK:                 answers.IsForeign,
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, "<html><body>busy</body></html>")
+		}))
+		defer s.Close()
+		config := &rest.Config{Host: s.URL, QPS: -1}
+		answers.Bound(config, true)
+		answers.Check(config, nil)
+		if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); !passes(err) {
+			t.Errorf("%d: %v", code, err)
+		}
 	}
 }
