@@ -87,8 +87,12 @@ func (c *Cache[T]) Get(ctx context.Context, want Wanted, now time.Time, load fun
 			defer cancel()
 			began := time.Now()
 			value, err := load(ctx)
+			bytes := 0
+			if err == nil {
+				bytes = value.Size() // which may take a while
+			}
 			c.spend(want.Party, time.Since(began))
-			return c.put(want.Key, now, value, err), nil
+			return c.put(want.Key, now, value, bytes, err), nil
 		})
 		select {
 		case <-ctx.Done():
@@ -118,16 +122,16 @@ func (c *Cache[T]) use(want Wanted) (e entry[T], ok, waits bool) {
 	return e, ok, has && limit.Tokens() <= 0
 }
 
-// put stores an outcome. The old value stays only if the host could not be reached: any other
+// put stores an outcome, and how many bytes a value takes. The old value stays only if the host could not be reached: any other
 // answer comes from its owner.
-func (c *Cache[T]) put(key string, now time.Time, value T, err error) entry[T] {
+func (c *Cache[T]) put(key string, now time.Time, value T, bytes int, err error) entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var e entry[T]
 	var unreachable *UnreachableError
 	switch {
 	case err == nil:
-		e = entry[T]{value: value, loadedAt: now, bytes: value.Size()}
+		e = entry[T]{value: value, loadedAt: now, bytes: bytes}
 	case errors.As(err, &unreachable):
 		e = c.entries[key]
 		e.err, e.failedAt = err, now

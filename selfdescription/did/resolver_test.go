@@ -289,9 +289,9 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 func TestACacheThatIsFullDropsFailuresFirst(t *testing.T) {
 	var c Cache[chain]
 	start := time.Now()
-	c.put("good", start, chain{}, nil)
+	c.put("good", start, chain{}, chain{}.Size(), nil)
 	for i := range maxEntries {
-		c.put(strconv.Itoa(i), start, chain{}, errors.New("refused"))
+		c.put(strconv.Itoa(i), start, chain{}, 0, errors.New("refused"))
 	}
 	if _, ok := c.entries["good"]; !ok || len(c.entries) != maxEntries {
 		t.Errorf("%d entries, the good one kept: %t", len(c.entries), ok)
