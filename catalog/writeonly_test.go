@@ -25,6 +25,8 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		deep   = `{"type": "object", "properties": {"login": {"type": "object", "writeOnly": true, "properties": {"user": {"type": "string"}}}, "hosts": {"type": "array"}}}`
 		nested = `{"type": "object", "properties": {"size": {"type": "integer"}, "admin": {"type": "object", "properties": {"name": {"type": "string"}, "password": {"type": "string", "writeOnly": true}}}}}`
 		list   = `{"type": "object", "properties": {"users": {"type": "array", "items": {"properties": {"password": {"writeOnly": true}}}}, "hosts": {"type": "array", "items": {"type": "string"}}}}`
+		match  = `{"properties": {"api_key": {}, "plain": {}}, "patternProperties": {"_key$": {"writeOnly": true}}}`
+		typed  = `{"properties": {"size": {}}, "additionalProperties": {"writeOnly": true}}`
 		anyOf  = `{"type": "object", "properties": {"keys": {"type": "object", "additionalProperties": {"writeOnly": true}}, "tags": {"patternProperties": {"^x": {"type": "string"}}}}}`
 	)
 	long := `{"type": "object", "description": "` + fmt.Sprintf("%065000d", 0) + `", "properties": {"key": {"writeOnly": true}}}`
@@ -58,6 +60,8 @@ func TestHiddenByAnyCandidate(t *testing.T) {
 		"inside, sent on by itself":    {[]one{{nested, `{"admin": {"name": "${parameters.name}", "password": "${parameters.pass}"}}`}}, "[pass]", "[admin]", nil},
 		"inside of a list, sent on":    {[]one{{list, `{"users": ["${parameters.user}"], "hosts": ["${parameters.host}"]}`}}, "[user]", "[users]", nil},
 		"under any name, sent on":      {[]one{{anyOf, `{"keys": {"first": "${parameters.key}"}}`}}, "[key]", "[keys]", nil},
+		"by a pattern, sent on":        {[]one{{match, `{"api_key": "${parameters.k}"}`}}, "[k]", "[]", nil},
+		"by a name, not as others":     {[]one{{typed, `{"size": "${parameters.k}"}`}}, "[]", "", nil},
 		"by the operator, inside":      {[]one{{plain, ""}}, "[admin]", "[]", []edit{schemas(nested, "", "")}},
 		"though the operator does not": {[]one{{secret, ""}}, "[key]", "", []edit{schemas(`{"properties": {"key": {"type": "string"}}}`, `{"properties": {"key": {"type": "string"}}}`, "")}},
 	} {

@@ -79,32 +79,38 @@ func (w *WriteOnly) Properties(schema any) []string {
 }
 
 // Others reports whether properties of an object that its schema does not name are writeOnly, or a value inside of them.
-func (w *WriteOnly) Others(schema any) bool { return w.Anywhere(w.unnamed(schema)) }
+func (w *WriteOnly) Others(schema any) bool {
+	patterns, others := w.unnamed(schema)
+	return w.Anywhere(slices.Concat(patterns, others))
+}
 
 // Property returns a schema that applies to a property of an object wherever the object's schema describes it; nil if it
 // does not. It is for this search only.
 func (w *WriteOnly) Property(schema any, name string) any {
+	applying, others := w.unnamed(schema)
 	if named, ok := w.described(schema)[name]; ok {
-		return named
+		applying = append(applying, named)
+	} else {
+		applying = append(applying, others...)
 	}
-	if others := w.unnamed(schema); len(others) > 0 {
-		return map[string]any{"anyOf": others}
+	if len(applying) == 0 {
+		return nil
 	}
-	return nil
+	return map[string]any{"anyOf": applying}
 }
 
-// unnamed returns the schemas of the properties that an object's schema does not name.
-func (w *WriteOnly) unnamed(schema any) (others []any) {
+// unnamed returns the schemas of properties that an object's schema does not name: patterns are of those that it names, too.
+func (w *WriteOnly) unnamed(schema any) (patterns, others []any) {
 	for _, part := range w.parts(schema) {
-		patterns, _ := part["patternProperties"].(map[string]any)
-		others = slices.AppendSeq(others, maps.Values(patterns))
+		matching, _ := part["patternProperties"].(map[string]any)
+		patterns = slices.AppendSeq(patterns, maps.Values(matching))
 		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} {
 			if other, ok := part[keyword].(map[string]any); ok {
 				others = append(others, other)
 			}
 		}
 	}
-	return others
+	return patterns, others
 }
 
 // described returns for each property the alternatives that describe it.
@@ -180,11 +186,13 @@ func (w *WriteOnly) Part(schema any) map[string]any {
 
 func (w *WriteOnly) part(schema any) map[string]any {
 	named, part := map[string]any{}, map[string]any{}
+	patterns, others := w.unnamed(schema)
+	anyName := w.Anywhere(patterns)
 	for name, property := range w.described(schema) {
 		object, _ := property.(map[string]any)
 		isPlain := !slices.ContainsFunc(slices.Concat(references, conditional, lists), func(keyword string) bool { return object[keyword] != nil })
 		switch {
-		case w.Is(property), !isPlain && w.Anywhere(property): // all of it, since references may go round in circles
+		case anyName, w.Is(property), !isPlain && w.Anywhere(property): // all of it, since references may go round in circles
 			named[name] = map[string]any{"writeOnly": true}
 		default:
 			if inner := w.part(property); inner != nil {
@@ -195,7 +203,7 @@ func (w *WriteOnly) part(schema any) map[string]any {
 	if len(named) > 0 {
 		part["properties"] = named
 	}
-	if w.Others(schema) {
+	if anyName || w.Anywhere(others) {
 		part["additionalProperties"] = map[string]any{"writeOnly": true}
 	}
 	if len(part) == 0 {

@@ -26,6 +26,7 @@ func TestWriteOnlyPart(t *testing.T) {
 		`{"properties": {"a": {"items": {"properties": {"b": {"writeOnly": true}}}}, "b": {"items": {}}}}`:                                       `{"properties":{"a":{"writeOnly":true}},"type":"object"}`,
 		`{"properties": {"a": {"additionalProperties": {"writeOnly": true}}}}`:                                                                   `{"properties":{"a":{"additionalProperties":{"writeOnly":true}}},"type":"object"}`,
 		`{"patternProperties": {"^a": {"writeOnly": true}}, "additionalProperties": {}}`:                                                         `{"additionalProperties":{"writeOnly":true},"type":"object"}`,
+		`{"patternProperties": {"^a": {"writeOnly": true}}, "properties": {"ab": {"properties": {"c": {"writeOnly": true}, "d": {}}}}}`:          `{"additionalProperties":{"writeOnly":true},"properties":{"ab":{"writeOnly":true}},"type":"object"}`,
 		`{"dependentSchemas": {"a": {"properties": {"b": {"writeOnly": true}}}}, "properties": {"a": {}}}`:                                       `{"properties":{"b":{"writeOnly":true}},"type":"object"}`,
 	} {
 		document, err := jsonschema.Decode([]byte(schema))
