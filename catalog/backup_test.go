@@ -21,12 +21,16 @@ type place struct {
 	kept []byte
 	// busy is how many uploads it answers with 503, and loses how many bytes it loses of each.
 	busy, loses int
+	// noHead is the answer to HEAD; 0 means that of GET without the content.
+	noHead int
 }
 
 func (p *place) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case r.Method == http.MethodHead && p.noHead > 0:
+		http.Error(w, "", p.noHead)
 	case r.Method == http.MethodPut && p.busy > 0:
 		p.busy--
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -62,12 +66,14 @@ func TestPostgreSQLsBackupIsWhole(t *testing.T) {
 	}
 	db := o.Spec.Plans[0].Workload.Components[0].Container
 	for name, row := range map[string]struct {
-		busy, loses int // of the place
+		busy, loses, noHead int // of the place
 		// fails means that the backup fails. The place has replaced instead of the backup when it is restored.
 		fails    bool
 		replaced []byte
 	}{
 		"all goes well":              {},
+		"the place answers no HEAD":  {noHead: http.StatusMethodNotAllowed},
+		"so, and loses the end":      {noHead: http.StatusForbidden, loses: 512, fails: true},
 		"the place was busy":         {busy: 1, fails: true},
 		"the place keeps nothing":    {loses: 1 << 30, fails: true},
 		"the place loses the end":    {loses: 512, fails: true},
@@ -75,7 +81,7 @@ func TestPostgreSQLsBackupIsWhole(t *testing.T) {
 		"the backup is another file": {replaced: []byte("something else")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			place := &place{busy: row.busy, loses: row.loses}
+			place := &place{busy: row.busy, loses: row.loses, noHead: row.noHead}
 			server := httptest.NewServer(place)
 			t.Cleanup(server.Close)
 			root := t.TempDir()
