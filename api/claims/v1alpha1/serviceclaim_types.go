@@ -100,7 +100,7 @@ type Ordered struct {
 	// NoParameters reports that it was ordered without parameters. Otherwise the broker may have some.
 	NoParameters bool `json:"noParameters,omitempty"`
 	// BindingsRetrievable reports that bindings can be fetched, and so be made asynchronously, by the broker's catalog when
-	// it had the plan last.
+	// it had the plan last, and false if that was before Sluice noted it.
 	BindingsRetrievable bool `json:"bindingsRetrievable,omitempty"`
 }
 
