@@ -39,8 +39,8 @@ func isSameButContext(a, b *v1alpha1.InstanceState) bool {
 		sameObject(rawOf(a.Parameters), rawOf(b.Parameters))
 }
 
-// isSameBinding reports whether a bind asks for exactly the binding that exists, which was given the parameters. It ignores
-// plan_id, which is a hint. Fields that a rotation omits are those of its predecessor.
+// isSameBinding reports whether a bind asks for exactly the binding that exists. parameters are those of the existing
+// binding, opened. plan_id is ignored, because it is a hint. Fields that a rotation omits are those of its predecessor.
 func isSameBinding(b *v1alpha1.ServiceBinding, parameters json.RawMessage, request *bindRequest) bool {
 	predecessor := ""
 	if request.PredecessorBindingID != nil {

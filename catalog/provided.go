@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// checkProvided checks an offering that a provider sells itself. It sells the provider's own clusters, and takes
-// nothing that the operator decides for all: priority over other instances, hubs, taints, clients of platforms, the place for backups. It has no
-// charts, whose templates are programs without bounds on time and memory, run in this process.
+// checkProvided checks an offering that a provider sells itself. It sells the provider's own clusters, and takes nothing that
+// the operator decides for all: priority over other instances, hubs, taints, clients of platforms, the place for backups. It
+// has no charts, whose templates are programs without bounds on time and memory, run in this process.
 func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
 	switch {
 	case spec.Provider == "":

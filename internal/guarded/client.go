@@ -145,10 +145,10 @@ func checkAddress(address string, allowed []netip.Prefix) error {
 	return nil
 }
 
-// NotPublic and Unicast6 say which addresses are public. NotPublic are not global unicast: all that the IANA special-purpose address registries
-// (RFC 6890) do not call globally reachable, and transition mechanisms that carry any IPv4
-// address. Allowed are IPv4 without these ranges, and Unicast6 without these ranges. Machines of a cloud reach its own services
-// at an address that is public by the registries.
+// NotPublic and Unicast6 say which addresses are public: IPv4 and Unicast6, both without the ranges of NotPublic. NotPublic
+// has the ranges that are not public: all that the IANA special-purpose address registries (RFC 6890) do not call globally
+// reachable, and transition mechanisms that carry any IPv4 address. Azure's metadata service is in it although the
+// registries call it public.
 var (
 	NotPublic = []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"),        // this network
