@@ -24,9 +24,5 @@ func (s *server) fetchBinding(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.shownOf(b)
-	if err != nil {
-		return nil, err
-	}
-	return &reply{status: http.StatusOK, body: fetchedBindingBody{bindingBody: body, Parameters: shown}}, nil
+	return &reply{status: http.StatusOK, body: fetchedBindingBody{bindingBody: body, Parameters: s.shownOf(b)}}, nil
 }

@@ -47,14 +47,12 @@ func sealed(of workload.Parameters, plan *catalog.Plan, hidden []string, paramet
 
 // shownOf returns the parameters of a binding that platforms may fetch: those that are not sealed, and that the plan does not
 // hide by now. The binding itself cannot be changed.
-func (s *server) shownOf(b *v1alpha1.ServiceBinding) (json.RawMessage, error) {
-	stored := json.RawMessage(b.Spec.Raw())
+func (s *server) shownOf(b *v1alpha1.ServiceBinding) json.RawMessage {
+	var hidden []string
 	if plan, err := s.Catalog.Snapshot().Plan(b.Spec.ServiceID, b.Spec.PlanID); err == nil { // else the plan is gone
-		if stored, err = workload.BindingParametersOf(b, s.Keys).SealedMore(plan.HiddenBindingParameters(stored), stored); err != nil {
-			return nil, err
-		}
+		hidden = plan.HiddenBindingParameters(b.Spec.Raw())
 	}
-	return workload.ShownParameters(stored), nil
+	return workload.ShownParameters(b.Spec.Raw(), hidden...)
 }
 
 // given returns stored parameters as the consumer gave them.

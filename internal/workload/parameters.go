@@ -294,12 +294,21 @@ func NamesOf(parameters json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(values))
 }
 
-// ShownParameters returns stored parameters without those that are sealed.
-func ShownParameters(stored json.RawMessage) json.RawMessage {
-	shown, err := replaceSealed(stored, func(string, []byte) (json.RawMessage, error) { return nil, nil })
+// ShownParameters returns stored parameters without those that are sealed or hidden.
+func ShownParameters(stored json.RawMessage, hidden ...string) json.RawMessage {
+	values, err := membersOf(stored)
 	if err != nil {
 		return nil // they are no object: the hub's content was changed
 	}
+	all := len(values)
+	maps.DeleteFunc(values, func(name string, value json.RawMessage) bool {
+		_, isSealed := sealedValue(value)
+		return isSealed || slices.Contains(hidden, name)
+	})
+	if len(values) == all {
+		return stored
+	}
+	shown, _ := json.Marshal(values) // it was JSON
 	return shown
 }
 

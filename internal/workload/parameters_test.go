@@ -33,6 +33,9 @@ func TestSealedParametersStayWithTheirOwner(t *testing.T) {
 	if shown := ShownParameters(stored); string(shown) != `{"c":"plain"}` {
 		t.Errorf("shown: %s", shown)
 	}
+	if shown := ShownParameters(stored, "c"); string(shown) != `{}` {
+		t.Errorf("shown without what is hidden by now: %s", shown)
+	}
 	for name, p := range map[string]Parameters{
 		"a binding":         BindingParametersOf(&v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x"}}, keys),
 		"another instance":  {Namespace: "n", Name: "y", Keys: keys},
