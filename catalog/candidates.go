@@ -10,6 +10,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/sluice-dev/sluice/internal/jsonschema"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -37,13 +38,13 @@ func hiddenBy(schema map[string]any) hiding {
 
 // add adds further ones. The names are sorted.
 func (h *hiding) add(more hiding) {
-	h.Names, h.Others = unique(slices.Concat(h.Names, more.Names)), h.Others || more.Others
+	h.Names, h.Others = lists.Sorted(h.Names, more.Names), h.Others || more.Others
 }
 
 // of returns the names of those that are hidden of given parameters: all of them if some have no known name.
 func (h *hiding) of(given json.RawMessage) []string {
 	if h.Others {
-		return unique(slices.Concat(h.Names, workload.NamesOf(given)))
+		return lists.Sorted(h.Names, workload.NamesOf(given))
 	}
 	return h.Names
 }

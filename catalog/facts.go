@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
@@ -127,7 +128,7 @@ func (e *evidence) facts(p *Plan) *Facts {
 		return cmp.Or(cmp.Compare(rank(a.Type), rank(b.Type)), strings.Compare(a.Type, b.Type), strings.Compare(a.DigestSRI, b.DigestSRI))
 	})
 	f.SelfDescriptions = f.SelfDescriptions[:min(len(f.SelfDescriptions), MaxSelfDescriptions)]
-	f.Countries, f.LabelLevels = unique(f.Countries), unique(f.LabelLevels)
+	f.Countries, f.LabelLevels = lists.Sorted(f.Countries), lists.Sorted(f.LabelLevels)
 	return f
 }
 
@@ -171,7 +172,7 @@ func claimed(c *v1alpha1.MemberCluster, name string) (values []string) {
 			values = append(values, claim.Value)
 		}
 	}
-	return unique(values)
+	return lists.Sorted(values)
 }
 
 // labelLevels from the lowest to the highest.
@@ -182,11 +183,6 @@ func highest(levels []string) string {
 		return ""
 	}
 	return slices.MaxFunc(levels, func(a, b string) int { return slices.Index(labelLevels, a) - slices.Index(labelLevels, b) })
-}
-
-func unique(values []string) []string {
-	slices.Sort(values)
-	return slices.Compact(values)
 }
 
 // rank sorts offerings before other credentials.

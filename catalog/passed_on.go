@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // passedOn holds what brokers say of an upstream plan's candidates and consumers of the plan learn. Candidates
@@ -125,7 +126,7 @@ func behind(offers []offer) (all Behind) {
 			all.Hubs, all.Depth = append(all.Hubs, o.sluice.Hubs...), max(all.Depth, o.sluice.Depth)
 		}
 	}
-	all.Hubs = unique(all.Hubs)
+	all.Hubs = lists.Sorted(all.Hubs)
 	return all
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // Places of a plan: of the clusters on which its instances can be, by its selector.
@@ -85,6 +86,6 @@ func placesOf(clusters []v1alpha1.MemberCluster, has func(*v1alpha1.MemberCluste
 			places.Regions = append(places.Regions, region)
 		}
 	}
-	places.Providers, places.Regions = unique(places.Providers), unique(places.Regions)
+	places.Providers, places.Regions = lists.Sorted(places.Providers), lists.Sorted(places.Regions)
 	return places
 }
