@@ -121,7 +121,7 @@ func Config(kubeconfig []byte) (*rest.Config, error) {
 }
 
 // config is Config without the check of answers. stranger means that the address is not the operator's.
-func (k *Kubeconfig) config(stranger bool) *rest.Config {
+func (k Kubeconfig) config(stranger bool) *rest.Config {
 	config := &rest.Config{
 		Host: k.Server, TLSClientConfig: rest.TLSClientConfig{CAData: k.CA, ServerName: k.TLSServerName, CertData: k.ClientCertificate, KeyData: k.ClientKey},
 		BearerToken: k.Token, Username: k.Username, Password: k.Password, DisableCompression: k.DisableCompression,
