@@ -71,7 +71,7 @@ func (f *serveFlags) addControllers(mgr ctrl.Manager, h *hub.Hub, live client.Wi
 		return err
 	}
 	growing := &elastic.Controller{
-		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Filled: sold.filled, Leadership: f.leadership(),
+		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Filled: sold.filled, Hold: f.hold, Leadership: f.leadership(),
 	}
 	if forecaster := f.prepared.forecaster; forecaster != nil {
 		if err := mgr.Add(forecaster); err != nil {
@@ -98,7 +98,7 @@ func (f *serveFlags) addControllers(mgr ctrl.Manager, h *hub.Hub, live client.Wi
 		Drivers: map[string]delivery.Driver{
 			v1alpha1.DriverKube: driver,
 			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.prepared.charts, Members: members},
-			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
+			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served), Hold: f.hold},
 			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
 		},
 		Rules: registration.Rules, Unguarded: registration.Unguarded,
@@ -109,12 +109,13 @@ func (f *serveFlags) addControllers(mgr ctrl.Manager, h *hub.Hub, live client.Wi
 	if err := (&capi.Classes{Client: mgr.GetClient(), Connections: connections}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the classes of clusters: %w", err)
 	}
-	if err := (&liqo.Peerings{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Connections: connections, Hub: h.ID, Recorder: recorder}).SetupWithManager(mgr); err != nil {
+	if err := (&liqo.Peerings{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Connections: connections, Hub: h.ID, Recorder: recorder, Hold: f.hold}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up peerings: %w", err)
 	}
 	if err := mgr.Add(&liqo.Judge{
 		Client: mgr.GetClient(), Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID, Refuses: inventory.Refuses,
 		Selectable:     selectableIn(served),
+		Hold:           f.hold,
 		InternetEgress: f.internetEgress,
 		Leadership:     f.leadership(),
 	}); err != nil {

@@ -39,6 +39,9 @@ type Controller struct {
 	Forecast func() external.Forecast
 	// Leadership of this replica; nil means that there is no other.
 	Leadership interface{ Confirm(context.Context) error }
+	// Hold returns an error while the hub, restored from a backup, may lack instances that clusters carry; nil means that
+	// it lacks none. Meanwhile no cluster is given back: it may be in use.
+	Hold func(context.Context) error
 	// Clock; nil means the real one.
 	Clock clock.WithTicker
 

@@ -73,14 +73,19 @@ func (e *Controller) isUsed(cluster string) bool {
 }
 
 // giveBack has a cluster deleted. Its member cluster leaves the inventory first, and takes no more
-// placements from then on. Only the leader knows that nothing is placed there.
+// placements from then on. Only the leader knows that nothing is placed there, and it does not know while removals are held.
 func (e *Controller) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
+	name := v1alpha1.InstanceClusterName(instance.Name)
+	if e.Hold != nil {
+		if err := e.Hold(ctx); err != nil {
+			return fmt.Errorf("give back cluster %s: %w", name, err)
+		}
+	}
 	if e.Leadership != nil {
 		if err := e.Leadership.Confirm(ctx); err != nil {
 			return err
 		}
 	}
-	name := v1alpha1.InstanceClusterName(instance.Name)
 	log.FromContext(ctx).Info("Giving a cluster back", "cluster", name)
 	e.forget(name)
 	err := e.Client.Delete(ctx, instance, client.Preconditions{UID: ptr.To(instance.UID)}) // not a new one of the same name

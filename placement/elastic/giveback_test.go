@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -225,4 +226,29 @@ func TestElasticGivesBackWithoutAPlan(t *testing.T) {
 		}
 		w.clock.Step(61 * time.Second)
 	}
+}
+
+// A restored hub may not know the instances on its clusters: none is given back before the operator releases it.
+func TestElasticGivesNothingBackWhileHeld(t *testing.T) {
+	w, _, _ := joined(t, nil)
+	hold := errors.New("the hub was restored")
+	w.elastic.Hold = func(context.Context) error { return hold }
+	w.inventory.Release("a")
+	w.look()
+	w.clock.Step(2 * time.Minute)
+	held := func(when string) {
+		t.Helper()
+		if err := w.elastic.look(t.Context()); !errors.Is(err, hold) {
+			t.Errorf("%s: %v, want it to say why it is kept", when, err)
+		}
+		w.wantOrders(when, 1, 0)
+	}
+	held("when it is idle")
+	policies := w.inventory.Snapshot().Policies()
+	w.inventory.SetPolicies(nil)
+	held("without a policy")
+	w.inventory.SetPolicies(policies)
+	hold = nil
+	w.look()
+	w.wantOrders("when the hub is released", 1, 1)
 }

@@ -29,6 +29,8 @@ type Driver struct {
 	Live client.Reader
 	// Selectable labels are copied to virtual nodes.
 	Selectable Selectable
+	// Hold is that of Peerings.
+	Hold func(context.Context) error
 }
 
 var _ delivery.Driver = (*Driver)(nil)

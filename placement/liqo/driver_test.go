@@ -2,6 +2,7 @@ package liqo_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
@@ -184,6 +185,26 @@ func instancesThatGoTogether(p *pair) {
 	if err := p.hub.Get(p.Context(), client.ObjectKeyFromObject(peering), peering); err == nil {
 		p.untilGone(peering)
 	}
+	p.wantNothingLeft()
+}
+
+// While a restored hub may lack instances that need a peering, it stays when the last known one goes. Afterwards it ends.
+func heldPeeringsStay(p *pair) {
+	held := func(context.Context) error { return errors.New("the hub was restored") }
+	driver := p.driver()
+	driver.Hold, p.peerings.Hold = held, held
+	one := p.instance("one", "2")
+	p.until("it is delivered", one, driver.Deliver)
+	p.deprovision(one)
+	p.until("it is removed", one, driver.Remove)
+	p.deprovisioned(one)
+	peering := p.peering()
+	p.pass(p.Context(), peering)
+	if err := p.hub.Get(p.Context(), client.ObjectKeyFromObject(peering), peering); err != nil || !peering.DeletionTimestamp.IsZero() {
+		p.Fatalf("the peering ends: %v", err)
+	}
+	p.peerings.Hold = nil
+	p.untilGone(peering)
 	p.wantNothingLeft()
 }
 

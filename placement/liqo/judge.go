@@ -149,6 +149,8 @@ type Judge struct {
 	Refuses func(provider string, consumers []v1alpha1.ConsumerReference) string
 	// Selectable labels are copied to virtual nodes.
 	Selectable Selectable
+	// Hold is that of Peerings. Meanwhile the slices of instances that the hub does not know stay as they are.
+	Hold func(context.Context) error
 	// Leadership of this replica; nil if it is the only one.
 	Leadership interface {
 		Term() string
@@ -275,6 +277,9 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 		err := j.Live.Get(ctx, client.ObjectKey{Namespace: j.Namespace, Name: name}, instance)
 		if client.IgnoreNotFound(err) != nil {
 			return verdict{}, fmt.Errorf("read instance %s: %w", name, err)
+		}
+		if err != nil && isHeld(ctx, j.Hold) {
+			return verdict{}, nil
 		}
 		if undecided, err := j.undecided(ctx, instance); undecided || err != nil {
 			return verdict{}, err

@@ -1,6 +1,7 @@
 package liqo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -161,6 +162,10 @@ func TestJudge(t *testing.T) {
 			}
 			if v.reason != test.reason || v.status != status {
 				t.Errorf("verdict is %s, %s: %s; want %s", v.status, v.reason, v.message, test.reason)
+			}
+			j.Hold = func(context.Context) error { return errors.New("the hub was restored") }
+			if v, err = j.judge(t.Context(), peering, &side{cluster: eu}, slice); err != nil || (v.status == "") != (test.label == "si-none") {
+				t.Errorf("verdict is %q while the hub may lack instances: %v", v.status, err)
 			}
 			if test.reason == reasonConsumerRefused && !strings.Contains(v.message, "no-cf, k8s-only") {
 				t.Errorf("the message does not name the policy: %s", v.message)

@@ -50,6 +50,9 @@ type Peerings struct {
 	Hub string
 	// Recorder of the events of peerings; may be nil.
 	Recorder *journal.Recorder
+	// Hold returns an error while the hub, restored from a backup, may lack instances that clusters carry; nil means that
+	// it lacks none. Meanwhile no peering ends by itself: one of them may need it.
+	Hold func(context.Context) error
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -108,11 +111,11 @@ func (r *Peerings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return r.report(ctx, peering, r.establish(ctx, peering))
 }
 
-// needed reports whether a peering stays: the operator keeps it, or an instance needs it. The
-// Driver deletes a peering with its last instance. But if the last two instances go at the same
+// needed reports whether a peering stays: the operator keeps it, or an instance needs it, or may do so because removals are
+// held. The Driver deletes a peering with its last instance. But if the last two instances go at the same
 // time, each sees that the other one still needs it.
 func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool, error) {
-	if peering.Spec.Kept {
+	if peering.Spec.Kept || isHeld(ctx, r.Hold) {
 		return true, nil
 	}
 	var cached v1alpha1.ServiceInstanceList // only read, so not copied
@@ -135,6 +138,11 @@ func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool,
 		return true, nil
 	}
 	return false, err
+}
+
+// isHeld reports whether hold, which may be nil, returns an error.
+func isHeld(ctx context.Context, hold func(context.Context) error) bool {
+	return hold != nil && hold(ctx) != nil
 }
 
 // errNeeded ends the search for an instance that needs a peering.

@@ -47,6 +47,7 @@ func TestOnClusters(t *testing.T) {
 		{"both directions share one network, and either may end", "both", bothDirectionsShareTheNetwork},
 		{"two instances share a peering, and the last one ends it", "share", instancesShareAPeering},
 		{"instances that go at the same time leave no peering", "same", instancesThatGoTogether},
+		{"a restored hub ends no peering by itself", "held", heldPeeringsStay},
 		{"an instance leaves one of its clusters", "leave", aClusterOfSeveralIsLeft},
 		{"a namespace extends as the plan says", "extends", namespacesExtendAsThePlanSays},
 		{"a workload is reached where it says", "workload", workloadsAreReachedWhereTheySay},

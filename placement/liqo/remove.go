@@ -133,7 +133,7 @@ func (r *route) releaseAll(ctx context.Context) error {
 }
 
 // release deletes a peering that no other instance needs, and waits until it is gone. An
-// instance that needs it in the meantime creates it anew.
+// instance that needs it in the meantime creates it anew. While removals are held it leaves the peering to Peerings.
 func (r *route) release(ctx context.Context, l leg) error {
 	peering, err := r.read(ctx, r.Live, l)
 	if apierrors.IsNotFound(err) {
@@ -144,7 +144,7 @@ func (r *route) release(ctx context.Context, l leg) error {
 	}
 	if peering.DeletionTimestamp.IsZero() {
 		needed, err := r.neededByOthers(ctx, l)
-		if err != nil || needed || peering.Spec.Kept {
+		if err != nil || needed || peering.Spec.Kept || isHeld(ctx, r.Hold) {
 			return err
 		}
 		err = r.Client.Delete(ctx, peering, client.Preconditions{UID: &peering.UID})
