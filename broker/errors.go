@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
@@ -113,6 +114,7 @@ var responses = []func(error) *Error{
 	refuses[*catalog.UnknownPlanError]("plan_id: %v."),
 	refuses[*catalog.ParameterError]("%v."),
 	tooLargeToStore,
+	withoutKey,
 	unavailable,
 }
 
@@ -157,6 +159,15 @@ func tooLargeToStore(err error) *Error {
 
 func tooLarge(description string, err error) *Error {
 	return &Error{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Description: "The body is not acceptable: " + description + ".", Err: err}
+}
+
+// withoutKey returns the response to what this replica cannot open. Another one may have read a new keyset before.
+func withoutKey(err error) *Error {
+	if !errors.Is(err, seal.ErrUnknownKey) {
+		return nil
+	}
+	return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: 10 * time.Second, Err: err,
+		Description: "The service broker cannot open what it has stored right now: a key is missing."}
 }
 
 // unavailable returns the response to temporary errors.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
@@ -42,6 +43,7 @@ func TestErrorsBecomeResponses(t *testing.T) {
 		"the hub is overloaded":    {apierrors.NewTooManyRequests("x", 1), 503, "Unavailable"},
 		"the hub is slow":          {apierrors.NewServerTimeout(resource, "get", 1), 503, "Unavailable"},
 		"a conflict that stays":    {apierrors.NewConflict(resource, "a", errors.New("x")), 503, "Unavailable"},
+		"a key is not read yet":    {fmt.Errorf("x: %w", seal.ErrUnknownKey), 503, "Unavailable"},
 		"the client hung up":       {context.Canceled, 503, "Unavailable"},
 		"our patience is over":     {fmt.Errorf("x: %w", context.DeadlineExceeded), 503, "Unavailable"},
 		"anything else":            {errors.New("secret detail"), 500, "InternalError"},

@@ -93,6 +93,25 @@ func TestParametersThatAreHiddenLaterAreSealed(t *testing.T) {
 	}
 }
 
+// An order that another replica has sealed with a new key waits until this one has read the key.
+func TestAnOrderWaitsForItsKey(t *testing.T) {
+	w, _ := newUpstreamWorld(t)
+	before, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	w.must(err)
+	rotated, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	w.must(err)
+	sealed, err := workload.Parameters{Namespace: w.namespace, Name: "db", Keys: rotated}.Sealed([]string{"key"}, []byte(`{"key": "hunter2-hunter2", "size": 1}`))
+	w.must(err)
+	w.reconciler.keys = before
+	w.provision("db", "plan-upstream", string(sealed))
+	if _, err := w.pass("db"); !errors.Is(err, seal.ErrUnknownKey) {
+		t.Errorf("got %v, want that the key is missing", err)
+	}
+	w.wantOperation(w.instance("db"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "not in the keyset")
+	w.reconciler.keys = rotated
+	w.wantOperation(w.passes("db"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+}
+
 // hideKey makes a broker call the parameter key writeOnly.
 func (w *world) hideKey() {
 	w.Helper()

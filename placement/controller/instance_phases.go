@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/contracts"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/usage"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -56,8 +57,11 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	if err == nil {
 		request, err = r.request(s, plan, due)
 	}
-	if err != nil && s.Status.IsFinished() {
+	switch {
+	case err != nil && s.Status.IsFinished():
 		return r.stuck(ctx, s, due, err)
+	case errors.Is(err, seal.ErrUnknownKey) && !s.late(): // another replica may have read a new keyset before this one
+		return r.retry(ctx, s, fmt.Errorf("wait until the keyset is read here, too: %w", err))
 	}
 	if err != nil {
 		return r.fail(ctx, s, err.Error(), err)
