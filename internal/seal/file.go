@@ -30,7 +30,7 @@ func parse(content []byte) (*keys, error) {
 
 // create makes and stores a keyset, unless another process was faster.
 func create(path string) error {
-	return locked(path, func() error {
+	return locked(path, "make a keyset on another machine and put it into the Secret under the key "+filepath.Base(path), func() error {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -40,7 +40,7 @@ func create(path string) error {
 
 // rotate adds a new primary key to the current content of the file.
 func rotate(path string) error {
-	return locked(path, func() error {
+	return locked(path, "take "+filepath.Base(path)+" out of the Secret, rotate that file with `sluice keyset rotate`, and put it back", func() error {
 		content, err := secretfile.Read(path)
 		if err != nil {
 			return err
@@ -90,21 +90,18 @@ func store(path string, handle *keyset.Handle) error {
 	return nil
 }
 
-// locked runs write while no other process writes this keyset.
-func locked(path string, write func() error) error {
+// locked runs write while no other process writes this keyset. The remedy is for a keyset that cannot be written here.
+func locked(path, remedy string, write func() error) error {
+	readOnly := fmt.Errorf("%w; %s", ErrReadOnly, remedy)
 	if secretfile.IsMounted(path) {
-		return readOnly(path)
+		return readOnly
 	}
 	lock, err := fileutil.LockFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
-		return readOnly(path)
+		return readOnly
 	}
 	if err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
 	return errors.Join(write(), lock.Close())
-}
-
-func readOnly(path string) error {
-	return fmt.Errorf("%w; make a keyset on another machine and put it into the Secret under the key %s", ErrReadOnly, filepath.Base(path))
 }

@@ -280,10 +280,10 @@ func TestMountedSecret(t *testing.T) {
 	mountSecret(t, dir, "..2026_01", content())
 	mounted := open(t, filepath.Join(dir, "keyset"))
 	wantUnsealed(t, mounted, before, "before")
-	if err := mounted.Rotate(); !errors.Is(err, ErrReadOnly) {
+	if err := mounted.Rotate(); !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "take keyset out of the Secret, rotate that file") {
 		t.Errorf("Rotate: %v", err)
 	}
-	if _, err := Open(filepath.Join(dir, "absent")); !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "absent") {
+	if _, err := Open(filepath.Join(dir, "absent")); !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "make a keyset on another machine and put it into the Secret under the key absent") {
 		t.Errorf("missing key of the Secret: %v", err)
 	}
 
