@@ -29,7 +29,7 @@ func TestRender(t *testing.T) {
 		"hardened": {"sluice", []string{"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=false", "collect=remove", "replicas=3",
 			"addOnCharts.persistentVolumeClaim.claimName=charts", "chartRegistries={registry.example,registry.example:5000}"}},
 		"monitored":         {"sluice", []string{"monitoring.serviceMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.labels.release=prometheus"}},
-		"single":            {"sluice", []string{"replicas=1", "service.type=NodePort", "service.nodePort=30080"}},
+		"single":            {"sluice", []string{"replicas=1", "collect=false", "service.type=NodePort", "service.nodePort=30080"}},
 		"claims":            {"claims", []string{aBroker}},
 		"claims-replicas":   {"claims", []string{aBroker, "replicas=2"}},
 		"claims-namespaces": {"claims", []string{aBroker, "broker.name=public", "broker.caSecretName=broker-ca", "namespaces={shop,blog}"}},
