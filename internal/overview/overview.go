@@ -88,7 +88,7 @@ func Look(ctx context.Context, each Each) (*Overview, error) {
 func (o *Overview) judge(row *Counted, object client.Object) {
 	conditions := conditionsOf(object)
 	row.All++
-	found := Trouble{What: row.What, Name: nameOf(object), Resource: object.GetName(), Since: object.GetCreationTimestamp(), Reason: "New"}
+	found := Trouble{What: row.What, Name: nameOf(object), Resource: object.GetName(), Since: v1alpha1.CreatedOf(object), Reason: "New"}
 	isChanging := true
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		if ready.Status == metav1.ConditionTrue {
