@@ -97,7 +97,7 @@ func (s *backupSchedule) Start(ctx context.Context) error {
 	}
 }
 
-// once makes a backup that is begun now, and removes those that are not kept.
+// once makes a backup that is begun now, and removes those that are not kept. One that cannot be removed is logged.
 func (s *backupSchedule) once(ctx context.Context, now time.Time) error {
 	path := filepath.Join(s.dir, now.Format(backupName))
 	made, err := s.write(ctx, path)
@@ -111,9 +111,11 @@ func (s *backupSchedule) once(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	for _, old := range all[:len(all)-s.keep] {
-		err = errors.Join(err, os.Remove(filepath.Join(s.dir, old.Format(backupName))))
+		if err := os.Remove(filepath.Join(s.dir, old.Format(backupName))); err != nil {
+			s.logger.Error("an old backup cannot be removed", "error", err)
+		}
 	}
-	return err
+	return nil
 }
 
 // backupName is the layout of the names of backups, by the time when each was begun, in UTC.

@@ -69,7 +69,7 @@ func TestBackupEvery(t *testing.T) {
 }
 
 // TestBackupsAfterTheClockWasAhead: the backup that was just made stays, and those dated after it go first, also if there
-// are as many of these as are kept.
+// are as many of these as are kept. One that cannot be removed does not make a backup fail.
 func TestBackupsAfterTheClockWasAhead(t *testing.T) {
 	h, _, _ := startHub(t)
 	away := t.TempDir()
@@ -86,7 +86,8 @@ func TestBackupsAfterTheClockWasAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := &backupSchedule{hubBackup: hubBackup{config: h.Config, key: key, keyset: file, platforms: file}, dir: dir, keep: 3, logger: slog.New(slog.DiscardHandler)}
+	var log strings.Builder
+	s := &backupSchedule{hubBackup: hubBackup{config: h.Config, key: key, keyset: file, platforms: file}, dir: dir, keep: 3, logger: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := s.register(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +113,17 @@ func TestBackupsAfterTheClockWasAhead(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("there are %q, want %q", got, want)
 		}
+	}
+
+	stuck := filepath.Join(dir, "sluice-20200101T000000Z.backup")
+	if err := os.MkdirAll(filepath.Join(stuck, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.once(t.Context(), now.Add(time.Second)); err != nil {
+		t.Errorf("a backup is said to have failed: %v", err)
+	}
+	if !strings.Contains(log.String(), "an old backup cannot be removed") || len(s.made(now.Add(time.Second))) != 4 {
+		t.Errorf("there are %v, and the log is %s", s.made(now), log.String())
 	}
 }
 
