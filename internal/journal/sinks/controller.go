@@ -54,6 +54,8 @@ type Controller struct {
 
 	mu      sync.Mutex
 	running map[string]*running
+	// unusable has the times before which all events were delivered to the sinks that cannot be used as they are described.
+	unusable map[string]time.Time
 }
 
 // running is a sender at work.
@@ -83,7 +85,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	sink := &v1alpha1.EventSink{}
 	if err := c.Client.Get(ctx, request.NamespacedName, sink); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			c.replace(ctx, request.Name, nil)
+			c.replace(ctx, request.Name, nil, nil)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -96,7 +98,11 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil && !errors.As(err, &invalid) {
 		return reconcile.Result{}, err
 	}
-	c.replace(ctx, request.Name, next)
+	var refused *v1alpha1.EventSink
+	if invalid != nil {
+		refused = sink
+	}
+	c.replace(ctx, request.Name, next, refused)
 	if invalid != nil && v1alpha1.SetCondition(&sink.Status.Conditions, sink.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonInvalid, invalid.Error()) {
 		if err := c.Client.Status().Update(ctx, sink); err != nil {
 			return reconcile.Result{}, err
@@ -166,10 +172,18 @@ func (c *Controller) prepare(sink *v1alpha1.EventSink, key string) (*running, er
 	return &running{sender: s, from: from}, nil
 }
 
-// replace stops the delivery to a sink, and starts another one unless it is nil. It does nothing if it is the same.
-func (c *Controller) replace(ctx context.Context, name string, next *running) {
+// replace stops the delivery to a sink, and starts another one unless it is nil, as the sink is refused or gone. It starts
+// and stops nothing if it is the same.
+func (c *Controller) replace(ctx context.Context, name string, next *running, refused *v1alpha1.EventSink) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.unusable, name)
+	if refused != nil {
+		if c.unusable == nil {
+			c.unusable = map[string]time.Time{}
+		}
+		c.unusable[name] = deliveredUntil(refused)
+	}
 	now := c.running[name]
 	if now == next {
 		return

@@ -50,7 +50,8 @@ type world struct {
 	journals  *journal.Journals
 	keys      *seal.Keyset
 	secrets   func(*corev1.Secret) error // answers reads of Secrets; nil for the hub's answer
-	stop      func()                     // of the deliveries
+	sinks     *sinks.Controller
+	stop      func() // of the deliveries
 }
 
 func newWorld(t testing.TB) *world {
@@ -81,8 +82,8 @@ func (w *world) deliver() {
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})
 	w.must(err)
-	c := &sinks.Controller{Client: m.GetClient(), Live: liveReader{m.GetAPIReader(), w.secrets}, Cache: m.GetCache(), Keys: w.keys, Namespace: w.namespace, Hub: "hub-1"}
-	w.must(c.SetupWithManager(m))
+	w.sinks = &sinks.Controller{Client: m.GetClient(), Live: liveReader{m.GetAPIReader(), w.secrets}, Cache: m.GetCache(), Keys: w.keys, Namespace: w.namespace, Hub: "hub-1"}
+	w.must(w.sinks.SetupWithManager(m))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- m.Start(ctx) }()

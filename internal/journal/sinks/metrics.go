@@ -1,6 +1,8 @@
 package sinks
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -29,7 +31,14 @@ func (c *Controller) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(refused), name, "false")
 		to <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(left), name)
 		if until, _ := r.position(); !until.IsZero() {
-			to <- prometheus.MustNewConstMetric(delivered, prometheus.GaugeValue, float64(until.UnixMilli())/1000, name)
+			to <- deliveredTo(name, until)
 		}
 	}
+	for name, until := range c.unusable {
+		to <- deliveredTo(name, until)
+	}
+}
+
+func deliveredTo(sink string, until time.Time) prometheus.Metric {
+	return prometheus.MustNewConstMetric(delivered, prometheus.GaugeValue, float64(until.UnixMilli())/1000, sink)
 }

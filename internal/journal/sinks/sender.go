@@ -75,19 +75,24 @@ func newSender(c *Controller, sink *v1alpha1.EventSink, key string) (*sender, er
 	if err != nil {
 		return nil, err
 	}
-	from := v1alpha1.CreatedOf(sink).Time
-	begin := from
-	if until := sink.Status.DeliveredUntil; until != nil && until.After(from) {
-		begin = until.Time
-		if until.Add(-slack).After(from) {
-			from = until.Add(-slack)
-		}
+	from, begin := v1alpha1.CreatedOf(sink).Time, deliveredUntil(sink)
+	if begin.Add(-slack).After(from) {
+		from = begin.Add(-slack)
 	}
 	return &sender{
 		Controller: c, sink: sink, from: from, begin: begin, filter: filter, target: target,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[resource](firstRetry, slowestRetry)),
 		sent:  map[types.UID]int64{}, waiting: map[resource]time.Time{}, underway: map[resource]time.Time{},
 	}, nil
+}
+
+// deliveredUntil returns the time before which all events were delivered to a sink, by its status.
+func deliveredUntil(sink *v1alpha1.EventSink) time.Time {
+	created := v1alpha1.CreatedOf(sink).Time
+	if until := sink.Status.DeliveredUntil; until != nil && until.After(created) {
+		return until.Time
+	}
+	return created
 }
 
 // run sends events until the context ends.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -323,7 +324,7 @@ func TestSecretRefusedOnce(t *testing.T) {
 }
 
 // TestUnreadableSecret: a sink of which the key is in a Secret that Sluice cannot read says so, and what to do about it, also
-// if it was ready before.
+// if it was ready before. How far the delivery has come is known.
 func TestUnreadableSecret(t *testing.T) {
 	t.Parallel()
 	forbidden := func(*corev1.Secret) error { return errForbidden }
@@ -345,6 +346,21 @@ func TestUnreadableSecret(t *testing.T) {
 			sink.Spec.Key = v1alpha1.EventSinkKey{SecretName: "key-of-sink"}
 			w.must(w.hub.Update(t.Context(), sink))
 			w.is(sink, metav1.ConditionFalse, one.says)
+			w.deliveredUntil(sink)
 		})
 	}
+}
+
+// deliveredUntil checks the metric of how far the delivery to the only sink has come, by which an alert fires. It is that of
+// the status, or the time at which the sink was made.
+func (w *world) deliveredUntil(sink *v1alpha1.EventSink) {
+	w.Helper()
+	until := sink.CreationTimestamp.Time
+	if at := sink.Status.DeliveredUntil; at != nil && at.After(until) {
+		until = at.Time
+	}
+	w.must(testutil.CollectAndCompare(w.sinks, strings.NewReader(fmt.Sprintf(`# HELP sluice_event_sink_delivered_timestamp_seconds Time before which a sink has accepted all events.
+# TYPE sluice_event_sink_delivered_timestamp_seconds gauge
+sluice_event_sink_delivered_timestamp_seconds{sink="sink"} %v
+`, float64(until.UnixMilli())/1000)), "sluice_event_sink_delivered_timestamp_seconds"))
 }
