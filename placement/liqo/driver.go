@@ -29,7 +29,7 @@ type Driver struct {
 	Live client.Reader
 	// Selectable labels are copied to virtual nodes.
 	Selectable Selectable
-	// Hold is that of Peerings.
+	// Hold has the meaning of Peerings.Hold.
 	Hold func(context.Context) error
 }
 

@@ -149,7 +149,7 @@ type Judge struct {
 	Refuses func(provider string, consumers []v1alpha1.ConsumerReference) string
 	// Selectable labels are copied to virtual nodes.
 	Selectable Selectable
-	// Hold is that of Peerings. Meanwhile the slices of instances that the hub does not know stay as they are.
+	// Hold has the meaning of Peerings.Hold. Meanwhile the slices of instances that the hub does not know stay as they are.
 	Hold func(context.Context) error
 	// Leadership of this replica; nil if it is the only one.
 	Leadership interface {
