@@ -317,28 +317,6 @@ func TestReasonsOfWaits(t *testing.T) {
 	}
 }
 
-// Work on a cluster waits for a place there.
-func TestPlaces(t *testing.T) {
-	var woken []string
-	c := &Controller{places: &member.Places{Most: 1, Wake: func(key string) { woken = append(woken, key) }}}
-	leave, err := c.places.Enter("a", "sluice/another")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := 0
-	do := func() error { done++; return nil }
-	busy := (*member.BusyError)(nil)
-	if err := c.on("a", bindingOf("", nil), do); !errors.As(err, &busy) || done != 0 {
-		t.Errorf("on a busy cluster: %v, done %d times", err, done)
-	}
-	if leave(nil); !slices.Equal(woken, []string{"sluice/sb-1"}) {
-		t.Errorf("woken are %q", woken)
-	}
-	if err := c.on("a", bindingOf("", nil), do); err != nil || done != 1 {
-		t.Errorf("on a free one: %v, done %d times", err, done)
-	}
-}
-
 // Nothing is revealed of an instance that is nowhere, and secrets that were sealed with other keys are an error.
 func TestNothingToReveal(t *testing.T) {
 	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))

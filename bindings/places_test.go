@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // deliveredTo is an instance with these placements.
@@ -160,5 +162,27 @@ func TestFinished(t *testing.T) {
 		if got := finished(b); got != row.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// Work on a cluster waits for a place there.
+func TestPlaces(t *testing.T) {
+	var woken []string
+	c := &Controller{places: &member.Places{Most: 1, Wake: func(key string) { woken = append(woken, key) }}}
+	leave, err := c.places.Enter("a", "sluice/another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	do := func() error { done++; return nil }
+	busy := (*member.BusyError)(nil)
+	if err := c.on("a", bindingOf("", nil), do); !errors.As(err, &busy) || done != 0 {
+		t.Errorf("on a busy cluster: %v, done %d times", err, done)
+	}
+	if leave(nil); !slices.Equal(woken, []string{"sluice/sb-1"}) {
+		t.Errorf("woken are %q", woken)
+	}
+	if err := c.on("a", bindingOf("", nil), do); err != nil || done != 1 {
+		t.Errorf("on a free one: %v, done %d times", err, done)
 	}
 }
