@@ -12,12 +12,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -117,7 +119,8 @@ func (t *target) checkParent(ctx context.Context, objects []*unstructured.Unstru
 // prune deletes the set's objects that are not among those that were applied, and then shortens the
 // parent's list. They are of the kinds that were known before, and of those that consumers cannot write, whatever the parent
 // lists: with them, a host or a port would stay public after it was released. Volumes, and StatefulSets that make some, stay for
-// dropStale; these sets are stopped.
+// dropStale; these sets are stopped. A link to another cluster stays until its name leads to pods here, so that callers always
+// reach one of the two.
 func (t *target) prune(ctx context.Context, before []string, applied []*unstructured.Unstructured) error {
 	if t.isNew {
 		return nil
@@ -154,6 +157,11 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 				}
 				continue
 			}
+			if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
+				if err := t.awaitEndpoints(ctx, name, applied); err != nil {
+					return err
+				}
+			}
 			if err := t.deleteAsSeen(ctx, o); err != nil {
 				return fmt.Errorf("delete %s %s: %w", kind.Kind, o.Name, err)
 			}
@@ -163,6 +171,27 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 		return t.ApplyInside(ctx, t.parent(now))
 	}
 	return nil
+}
+
+// awaitEndpoints returns *delivery.PendingError while a Service would have no endpoint without its link to another cluster: its
+// component runs here now, and the cluster has not found its pods yet.
+func (t *target) awaitEndpoints(ctx context.Context, service string, applied []*unstructured.Unstructured) error {
+	runs := func(o *unstructured.Unstructured) bool { return numberIn(o, "status", "readyReplicas") > 0 }
+	at := slices.IndexFunc(applied, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Service" && o.GetName() == service })
+	if at < 0 || !slices.ContainsFunc(applied, func(o *unstructured.Unstructured) bool { return componentOf(o) == componentOf(applied[at]) && runs(o) }) {
+		return nil
+	}
+	var found discoveryv1.EndpointSliceList
+	if err := t.listInside(ctx, &found, client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+		return fmt.Errorf("list the endpoints of Service %s: %w", service, err)
+	}
+	for i := range found.Items {
+		isReady := func(e discoveryv1.Endpoint) bool { return ptr.Deref(e.Conditions.Ready, true) }
+		if metav1.GetControllerOf(&found.Items[i]) != nil && slices.ContainsFunc(found.Items[i].Endpoints, isReady) {
+			return nil
+		}
+	}
+	return &delivery.PendingError{Step: "run the workload on " + t.Connection.Cluster, Detail: "Service " + service + " has no endpoint yet"}
 }
 
 // listSet lists the set's objects of a kind. There are none if the cluster lacks the kind, or was registered before Sluice
