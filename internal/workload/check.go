@@ -121,16 +121,15 @@ func kindNames() string {
 
 // podTemplateOf returns the pod template of an object and its path; nil for kinds without one.
 func podTemplateOf(o *unstructured.Unstructured) (template map[string]any, path string) {
-	for _, t := range podTemplates {
-		if t.kind == o.GetKind() {
-			template, _, _ = unstructured.NestedMap(o.Object, t.path...)
-			if template == nil {
-				template = map[string]any{}
-			}
-			return template, strings.Join(t.path, ".")
-		}
+	at := inPodTemplate(o)
+	if at == nil {
+		return nil, ""
 	}
-	return nil, ""
+	template, _, _ = unstructured.NestedMap(o.Object, at...)
+	if template == nil {
+		template = map[string]any{}
+	}
+	return template, strings.Join(at, ".")
 }
 
 // checkPriorities refuses pods with a priority class.
@@ -147,8 +146,8 @@ func checkPriorities(objects []*unstructured.Unstructured) error {
 // dropPriorities removes the priority classes of pods.
 func dropPriorities(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
-		if _, path := podTemplateOf(o); path != "" {
-			unstructured.RemoveNestedField(o.Object, append(strings.Split(path, "."), "spec", "priorityClassName")...)
+		if path := inPodTemplate(o, "spec", "priorityClassName"); path != nil {
+			unstructured.RemoveNestedField(o.Object, path...)
 		}
 	}
 }

@@ -41,18 +41,16 @@ func (o *Order) logins(e *expressions) (map[string]login, error) {
 // pullAs makes the pods of objects use a Secret with the users of registries.
 func pullAs(objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
-		for _, template := range podTemplates {
-			if template.kind != o.GetKind() {
-				continue
-			}
-			path := append(append([]string{}, template.path...), "spec", "imagePullSecrets")
-			others, _, err := unstructured.NestedSlice(o.Object, path...)
-			if err == nil {
-				err = unstructured.SetNestedSlice(o.Object, append(others, map[string]any{"name": registriesSecret}), path...)
-			}
-			if err != nil {
-				return refused("%s: imagePullSecrets: %v", describeObject(o), err)
-			}
+		path := inPodTemplate(o, "spec", "imagePullSecrets")
+		if path == nil {
+			continue
+		}
+		others, _, err := unstructured.NestedSlice(o.Object, path...)
+		if err == nil {
+			err = unstructured.SetNestedSlice(o.Object, append(others, map[string]any{"name": registriesSecret}), path...)
+		}
+		if err != nil {
+			return refused("%s: imagePullSecrets: %v", describeObject(o), err)
 		}
 	}
 	return nil

@@ -247,10 +247,8 @@ func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 	}
 	o.SetNamespace(r.namespace)
 	r.fail(path, label(o.Object, r.component, "metadata"))
-	for _, template := range podTemplates {
-		if template.kind == o.GetKind() {
-			r.fail(path, label(o.Object, r.component, append(template.path, "metadata")...))
-		}
+	if metadata := inPodTemplate(o, "metadata"); metadata != nil {
+		r.fail(path, label(o.Object, r.component, metadata...))
 	}
 	r.objects = append(r.objects, o)
 }
@@ -314,4 +312,14 @@ var podTemplates = []struct {
 	{"StatefulSet", []string{"spec", "template"}},
 	{"Job", []string{"spec", "template"}},
 	{"CronJob", []string{"spec", "jobTemplate", "spec", "template"}},
+}
+
+// inPodTemplate returns the path of a field of an object's pod template; nil for kinds without one.
+func inPodTemplate(o *unstructured.Unstructured, field ...string) []string {
+	for _, t := range podTemplates {
+		if t.kind == o.GetKind() {
+			return slices.Concat(t.path, field)
+		}
+	}
+	return nil
 }
