@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -134,11 +135,12 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 // setParameters sets the parameters of the state that an update asks for.
 func (s *server) setParameters(i *v1alpha1.ServiceInstance, request *updateRequest, plan *catalog.Plan, desired *v1alpha1.InstanceState) error {
 	current := i.StateInForce()
-	parameters, err := s.given(i, current)
-	if request.RawParameters != nil {
-		if parameters, err = s.updated(i, request.RawParameters); err == nil {
-			err = storable("context and parameters, with the hidden ones that stay,", rawOf(desired.Context), parameters)
-		}
+	var parameters json.RawMessage
+	var err error
+	if request.RawParameters == nil {
+		parameters, err = s.given(i, current)
+	} else if parameters, err = s.updated(i, request.RawParameters); err == nil {
+		err = storable("context and parameters, with the hidden ones that stay,", rawOf(desired.Context), parameters)
 	}
 	if err != nil {
 		return err
