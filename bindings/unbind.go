@@ -101,10 +101,7 @@ func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding,
 	err := c.on(cluster.Name, b, func() error { return c.revoke(ctx, b, instance, cluster.Name) })
 	var busy *member.BusyError
 	var failed *hookError
-	switch {
-	case err == nil, pendingIn(err) != nil, errors.As(err, &busy):
-		return err
-	case answers && !errors.As(err, &failed):
+	if err == nil || pendingIn(err) != nil || errors.As(err, &busy) || answers && !errors.As(err, &failed) {
 		return err
 	}
 	log.FromContext(ctx).Info("what remains of the binding goes with the instance's namespace", "binding", b.Name, "cluster", cluster.Name, "reason", publicReason(err))
