@@ -130,10 +130,7 @@ func TestUnusedCharts(t *testing.T) {
 	r.create(&o)
 	r.judged("a", v1alpha1.ReasonReady)
 
-	runs := &v1alpha1.ServiceInstance{}
-	runs.Name = "si-test"
-	runs.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-small"}}
-	r.create(runs)
+	runs := r.order("a-small")
 	runs.Status.Decision = &v1alpha1.Decision{Workload: r.get("a").Status.Accepted.Plans[0].Workload}
 	if err := r.hub.Status().Update(t.Context(), runs); err != nil {
 		t.Fatal(err)

@@ -155,6 +155,16 @@ func (r *running) sells(serviceID, planID string) bool {
 	return err == nil
 }
 
+// order creates an instance of a plan of the offering a.
+func (r *running) order(planID string) *v1alpha1.ServiceInstance {
+	r.t.Helper()
+	instance := &v1alpha1.ServiceInstance{}
+	instance.Name = "si-test"
+	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: planID}}
+	r.create(instance)
+	return instance
+}
+
 func TestController(t *testing.T) {
 	r := run(t)
 	a := offering("a")
@@ -162,10 +172,7 @@ func TestController(t *testing.T) {
 	r.judged("a", "Ready")
 	r.eventually("the catalog to sell it", func() bool { return r.sells("a-id", "a-large") })
 
-	instance := &v1alpha1.ServiceInstance{}
-	instance.Name = "si-test"
-	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-large"}}
-	r.create(instance)
+	instance := r.order("a-large")
 
 	// A plan in use cannot be removed, and is still served.
 	withoutLarge := func(o *v1alpha1.ServiceOffering) { o.Spec.Plans = o.Spec.Plans[:1] }
@@ -207,10 +214,7 @@ func TestAnInstanceThatChangesPlanFreesTheOldOne(t *testing.T) {
 	a := offering("a")
 	r.create(&a)
 	r.judged("a", "Ready")
-	instance := &v1alpha1.ServiceInstance{}
-	instance.Name = "si-test"
-	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-large"}}
-	r.create(instance)
+	instance := r.order("a-large")
 	r.change("a", func(o *v1alpha1.ServiceOffering) { o.Spec.Plans = o.Spec.Plans[:1] })
 	r.judged("a", ReasonInUse)
 	instance.Spec.Desired.PlanID = "a-small"
@@ -227,10 +231,7 @@ func TestARefusedOfferingCanBeDeleted(t *testing.T) {
 	a := offering("a")
 	r.create(&a)
 	r.judged("a", "Ready")
-	instance := &v1alpha1.ServiceInstance{}
-	instance.Name = "si-test"
-	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-large"}}
-	r.create(instance)
+	r.order("a-large")
 	b := offering("b", func(o *v1alpha1.ServiceOffering) { o.Spec.ID = "a-id" })
 	r.create(&b)
 	r.judged("b", ReasonConflict)

@@ -82,13 +82,17 @@ func (p *Plan) HiddenBindingParameters(given json.RawMessage) []string {
 
 // hide adds to the hidden parameters those that the plan's own schemas hide.
 func (p *Plan) hide() {
-	for _, one := range []struct {
-		by *schema
-		to *hiding
-	}{{p.create, &p.hidden}, {p.update, &p.hidden}, {p.bind, &p.hiddenOfBindings}} {
-		var object map[string]any
-		if one.by != nil && json.Unmarshal(one.by.document, &object) == nil { // it was encoded just now
-			one.to.add(hiddenBy(object))
-		}
+	p.bind.hide(&p.hiddenOfBindings)
+	if p.Upstream != nil {
+		p.create.hide(&p.hidden)
+		p.update.hide(&p.hidden)
+	}
+}
+
+// hide adds the parameters that a schema, which may be nil, hides.
+func (s *schema) hide(to *hiding) {
+	var object map[string]any
+	if s != nil && json.Unmarshal(s.document, &object) == nil { // it was encoded just now
+		to.add(hiddenBy(object))
 	}
 }
