@@ -42,8 +42,8 @@ func IsTooLarge(err error) bool { return errors.As(err, new(*TooLargeError)) }
 
 // Bound makes every client built on config read answers up to 64 MiB, and events of watches up to 16 MiB, after
 // decompression; reading on fails with *TooLargeError. So a member cluster cannot fill the memory with one answer. Streams
-// of containers have no limit. A stranger's answers must be in JSON, or texts, which no client decodes, and have at most 262,144 objects. Call it before Check,
-// which reads answers.
+// of containers have no limit. A stranger's answers must be in JSON, or texts, which no client decodes, and have at most
+// 262,144 objects. Call it before Check, which reads answers.
 func Bound(config *rest.Config, stranger bool) {
 	base := Base(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{base, stranger, next} })

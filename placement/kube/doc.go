@@ -11,9 +11,9 @@
 //     ClusterRole: sluice-tenant.
 //   - The ClusterRole sluice-tenant (TenantRules) is the ceiling of what anyone may
 //     do inside an instance's namespace. Delivering binds Sluice itself to it, in
-//     that namespace only. Since Sluice then has those rules there, it may grant
-//     it may create everything else. It may bind consumers to two narrower ClusterRoles there,
-//     sluice-edit and sluice-view, which registration installs, and can make no roles.
+//     that namespace only. It may bind consumers to two narrower ClusterRoles there,
+//     sluice-edit and sluice-view, which registration installs. The Roles that it may
+//     make there, for hooks with results, can have no more than its own rules (RBAC).
 //   - RBAC cannot distinguish namespaces that do not exist yet. So the
 //     ValidatingAdmissionPolicy sluice-own-namespaces denies Sluice every namespace
 //     without the label sluice.dev/hub: it can neither delete or change one nor
@@ -23,8 +23,8 @@
 //   - The policies sluice-tenants, sluice-pods, sluice-priorities, sluice-pod-ends
 //     and sluice-objects deny what RBAC leaves open to a consumer inside a namespace:
 //     another binding's ServiceAccount, external IPs, pods that reach their node or
-//     other nodes, or evict the pods of others, mounts past the NetworkPolicies, pods and objects that do not end,
-//     objects of unlimited size.
+//     other nodes or evict the pods of others, mounts past the NetworkPolicies, pods
+//     and objects that do not end, objects of unlimited size.
 //
 // Objects lists all of these, Manifest renders them and Register applies them.
 //
