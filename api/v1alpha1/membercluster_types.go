@@ -62,9 +62,12 @@ const (
 	// DriverLiqo delivers like DriverKube. If a plan asks for it, it also delivers to the
 	// consumer's own cluster, which Liqo peers with the member cluster.
 	DriverLiqo = "liqo"
+	// DriverPool places instances on several member clusters, for which the member cluster then stands.
+	DriverPool = "pool"
 )
 
-// MemberCluster is a cluster in the inventory, however it got there, or (with the driver osb) another broker.
+// MemberCluster is a cluster in the inventory, however it got there, or what stands for one: with the driver osb another
+// broker, with the driver pool several member clusters that are sold as one.
 // Selectors match its labels.
 //
 // +kubebuilder:object:root=true
@@ -96,14 +99,17 @@ type MemberClusterList struct {
 // MemberClusterSpec holds the access to a member cluster, and what the operator and the
 // provider declare about it.
 // +kubebuilder:validation:XValidation:rule="!has(self.driver) || self.driver != 'capi' || has(self.capacity)",message="a cluster with the driver capi has a capacity"
-// +kubebuilder:validation:XValidation:rule="!has(self.reader) || !(has(self.capacity) || has(self.consumers) || (has(self.driver) && self.driver in ['capi', 'osb']))",message="a reader is for clusters that run instances and declare no capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.reader) || !(has(self.capacity) || has(self.consumers) || (has(self.driver) && self.driver in ['capi', 'osb', 'pool']))",message="a reader is for clusters that run instances and declare no capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.consumers)",message="a consumer's own cluster sells nothing, and has no capacity to declare"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'osb') == has(self.broker)",message="the section broker goes with the driver osb"
-// +kubebuilder:validation:XValidation:rule="!has(self.exposure) || !has(self.driver) || self.driver != 'capi'",message="a cluster with the driver capi runs no workloads, and exposes none"
+// +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'pool') == has(self.pool)",message="the section pool goes with the driver pool"
+// +kubebuilder:validation:XValidation:rule="has(self.pool) != has(self.access)",message="a member cluster has an access, unless it is a pool"
+// +kubebuilder:validation:XValidation:rule="!has(self.pool) || !has(self.capacity)",message="a pool has what its members have, and no capacity to declare"
+// +kubebuilder:validation:XValidation:rule="!has(self.exposure) || !has(self.driver) || !(self.driver in ['capi', 'pool'])",message="a cluster with the driver capi or pool runs no workloads, and exposes none"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {
 	// Driver that delivers instances to this cluster.
-	// +kubebuilder:validation:Enum=kube;capi;liqo;osb
+	// +kubebuilder:validation:Enum=kube;capi;liqo;osb;pool
 	// +kubebuilder:default=kube
 	Driver string `json:"driver,omitempty"`
 	// Capacity declares by hand what the cluster has for instances of this hub. Its nodes are then not
@@ -126,8 +132,11 @@ type MemberClusterSpec struct {
 	Consumers []ConsumerReference `json:"consumers,omitempty"`
 	// Broker describes the broker that the member cluster stands for, with the driver osb.
 	Broker *UpstreamBroker `json:"broker,omitempty"`
-	// Access to the cluster's API server, or to the broker.
-	Access ClusterAccess `json:"access"`
+	// Pool describes the member clusters that the member cluster stands for, with the driver pool.
+	Pool *ClusterPool `json:"pool,omitempty"`
+	// Access to the cluster's API server, or to the broker; absent for a pool.
+	// +optional
+	Access ClusterAccess `json:"access,omitzero"`
 	// Guarded means that the provider has added the cluster itself, and with it the address in Access. Sluice
 	// reaches it at public addresses only, and in the ranges of the operator (sluice serve
 	// --join-allow-addresses).

@@ -15,11 +15,15 @@ const (
 	ReaderDeclared = "declared"
 	// ReaderExternal asks a server outside Sluice.
 	ReaderExternal = "external"
+	// ReaderPool adds up what the members of a pool have.
+	ReaderPool = "pool"
 )
 
 // ReaderName returns the name of the reader of the cluster's capacity.
 func (c *MemberCluster) ReaderName() string {
 	switch {
+	case c.Spec.Pool != nil:
+		return ReaderPool
 	case len(c.Spec.Capacity) > 0 || c.DriverName() == DriverOSB:
 		return ReaderDeclared
 	case c.Spec.Reader != nil:

@@ -63,6 +63,9 @@ type ServiceInstanceSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=64
 	Via []string `json:"via,omitempty"`
+	// Pool is set if a pool has ordered the instance, to carry out an order of a consumer.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="pool is immutable"
+	Pool *PoolOrder `json:"pool,omitempty"`
 	// Attempt counts the provision requests for the instance. A platform that repeats a failed
 	// provision starts a new attempt.
 	Attempt int64 `json:"attempt,omitempty"`
@@ -306,6 +309,8 @@ type Placement struct {
 	Workloads []WorkloadRules `json:"workloads,omitempty"`
 	// Upstream describes the order at the broker, if the plan sells services of brokers.
 	Upstream *PlacementUpstream `json:"upstream,omitempty"`
+	// Pool describes the order by which a pool carries out the placement, if it is on one.
+	Pool *PlacementPool `json:"pool,omitempty"`
 }
 
 // LinkedCluster is another cluster of an instance whose components are linked to those of a placement.
