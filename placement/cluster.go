@@ -71,6 +71,8 @@ type Cluster struct {
 	Consumers []v1alpha1.ConsumerReference
 	// Liqo is the cluster's role in peerings; nil if it has none.
 	Liqo *v1alpha1.LiqoCluster
+	// Pool describes the clusters that it stands for; nil if it is a cluster.
+	Pool *Pool
 	// Exposure is the way in for public ports; nil if there is none.
 	Exposure *v1alpha1.ClusterExposure
 	// Offers are the plans that may be ordered, by OfferedPlan.Name, if it stands for a broker.
@@ -130,6 +132,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	c.hide()
 	c.oversubscribe(mc.Spec.Oversubscription)
 	c.Consumers, c.Liqo = mc.Spec.Consumers, mc.Spec.Liqo
+	c.Pool = poolOf(mc)
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
 		c.Liqo = &v1alpha1.LiqoCluster{}
 	}

@@ -139,7 +139,7 @@ func WorkerResources(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) R
 }
 
 // otherwiseUsed rejects clusters that are for other requests: only management clusters make clusters, only
-// brokers sell services of others, and neither runs workloads.
+// brokers sell services of others, only pools hide where they deliver, and none of them runs workloads.
 func otherwiseUsed(r Request) filter {
 	return filter{reason: ReasonDriverMismatch, shape: true,
 		rejects: func(p *page, among set) set {
@@ -148,8 +148,10 @@ func otherwiseUsed(r Request) filter {
 				return among.without(p.managing)
 			case r.Upstream != nil:
 				return among.without(p.brokers)
+			case r.Peering.ofPool():
+				return among.without(p.pools)
 			}
-			return among.and(p.managing.or(p.brokers))
+			return among.and(p.managing.or(p.brokers).or(p.pools))
 		},
 		message: func(p *page, row int) string {
 			switch {
@@ -157,6 +159,10 @@ func otherwiseUsed(r Request) filter {
 				return "cannot create clusters"
 			case r.Upstream != nil:
 				return "is no broker"
+			case r.Peering.ofPool():
+				return "is no pool"
+			case p.pools.has(row):
+				return "is a pool, which serves plans with the role Opaque only"
 			case p.brokers.has(row):
 				return "stands for a broker, and runs no workloads"
 			}

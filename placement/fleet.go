@@ -25,7 +25,13 @@ type Fleet struct {
 // Fleet returns what the clusters that a selector matches sell together, read by a platform. Clusters that take no
 // new placements, or only those that tolerate a taint, are left out, with what is reserved there.
 func (s *Snapshot) Fleet(clusters labels.Selector, platform string) Fleet {
-	among := s.open(clusters)
+	among := s.open(clusters, nil)
+	s.countOnce(among)
+	return s.fleet(among, Consumer{Platform: platform}.holder(v1alpha1.ScopePlatform))
+}
+
+// fleet adds up rows of pages, read by a holder.
+func (s *Snapshot) fleet(among map[*page]set, reader string) Fleet {
 	f := Fleet{Sold: Resources{}, Used: Resources{}}
 	classes, architectures, systems := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for p, rows := range among {
@@ -53,7 +59,7 @@ func (s *Snapshot) Fleet(clusters labels.Selector, platform string) Fleet {
 			f.Used[name] += sold - free
 		}
 	}
-	for _, held := range rows[Reservation](s.store, tableReservation, indexHolder, Consumer{Platform: platform}.holder(v1alpha1.ScopePlatform)) {
+	for _, held := range rows[Reservation](s.store, tableReservation, indexHolder, reader) {
 		if at, found := s.find(held.Cluster); found {
 			if rows := among[at.page]; rows.has(at.row) {
 				f.Used.Add(held.Resources, -1)
@@ -123,9 +129,25 @@ func withRow(rows [][]int64, one []int64) [][]int64 {
 	return append(slices.DeleteFunc(rows, func(row []int64) bool { return within(row[:len(amounts)], amounts) }), slices.Clone(one))
 }
 
-// open returns the rows of the clusters that a selector matches and that take new placements of anybody, by page.
-func (s *Snapshot) open(clusters labels.Selector) map[*page]set {
-	filters := []filter{notReady(), accessNotVerified(), capacityUnknown(), notAdmitted(), cordoned(), tainted(nil)}
+// countOnce removes the pools that have a member among the rows, which would count twice.
+func (s *Snapshot) countOnce(among map[*page]set) {
+	for p, rows := range among {
+		for row := range rows.and(p.pools).rows() {
+			pool := p.clusters[row].Pool
+			for other, some := range among {
+				if some.and(other.peering).where(func(row int) bool { return pool.has(other.clusters[row]) }) != (set{}) {
+					rows.remove(row)
+					break
+				}
+			}
+		}
+		among[p] = rows
+	}
+}
+
+// open returns the rows of the clusters that a selector matches and that take new placements with tolerations, by page.
+func (s *Snapshot) open(clusters labels.Selector, tolerations []corev1.Toleration) map[*page]set {
+	filters := []filter{notReady(), accessNotVerified(), capacityUnknown(), notAdmitted(), cordoned(), tainted(tolerations)}
 	requirements, _ := clusters.Requirements()
 	for _, requirement := range requirements {
 		filters = append(filters, labelMismatch(requirement))

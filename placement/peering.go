@@ -20,6 +20,8 @@ type Peering struct {
 	passing bool
 	// hubs are the verdicts on all hubs, if a hub is needed.
 	hubs []Verdict
+	// order is that of the pool which places the request on its members; nil if the consumer orders it itself.
+	order *v1alpha1.PoolOrder
 	// with is the only cluster that the consumer's can be peered with, if it has joined by
 	// invitation.
 	with string
@@ -49,8 +51,14 @@ func (p *Peering) Placed(instance, cluster string) *v1alpha1.PlacementPeering {
 	if p == nil {
 		return nil
 	}
+	if p.ofPool() {
+		return nil // the pool's own order has it
+	}
 	placed := &v1alpha1.PlacementPeering{Consumer: p.Consumer, Hub: p.Hub, Offloading: p.Offloading}
-	if p.needsNode() {
+	switch {
+	case p.order != nil:
+		placed.Node = v1alpha1.PoolNodeName(p.order, cluster)
+	case p.needsNode():
 		placed.Node = v1alpha1.VirtualNodeName(instance, cluster)
 	}
 	return placed
@@ -68,7 +76,7 @@ func (p *Peering) hub() string {
 // node of the hub.
 func (p *Peering) needsNode() bool { return p.Gives == v1alpha1.GivesNode || p.hubAndSpoke() }
 
-func (p *Peering) hubAndSpoke() bool { return p.Role == v1alpha1.RoleHubAndSpoke }
+func (p *Peering) hubAndSpoke() bool { return p.Role == v1alpha1.RoleHubAndSpoke || p.order != nil }
 
 // modules returns the Liqo modules that chosen clusters need.
 func (p *Peering) modules() []v1alpha1.LiqoModule { return v1alpha1.ModulesFor(p.needsNode()) }
@@ -87,6 +95,9 @@ func (s *Snapshot) peer(r Request) Request {
 		found.Problem, found.passing, found.hubs = "", false, nil
 		found.find(s, r)
 		r.Peering = &found
+		if found.order != nil {
+			r.Selector = s.membersOf(found.order.Pool)
+		}
 	}
 	return r
 }
@@ -105,7 +116,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 			case c.isOf(r.Consumer):
 				own = append(own, c.Name)
 				is[c.Name] = c.Liqo
-			case c.Liqo.Hub && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, v1alpha1.ModulesFor(true)) == "":
+			case p.isHub(c, s) && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, v1alpha1.ModulesFor(true)) == "":
 				hubs = append(hubs, position{page: page, row: row})
 			}
 		}
@@ -144,6 +155,10 @@ func (p *Peering) find(s *Snapshot, r Request) {
 		hubs = slices.DeleteFunc(hubs, func(at position) bool { return at.cluster().Name != joined.With })
 	}
 	if !p.hubAndSpoke() {
+		return
+	}
+	if len(hubs) == 0 && p.order != nil {
+		p.Problem = fmt.Sprintf("pool %s has no front: the member cluster that it names has to be a hub, and the consumer's cluster must be able to join it", p.order.Pool)
 		return
 	}
 	if len(hubs) == 0 && p.with != "" {
@@ -190,8 +205,12 @@ func notPeerable(peering *Peering) filter {
 			if peering.Problem != "" {
 				return among
 			}
-			refused := among.and(p.peering).where(func(row int) bool { return why(p.clusters[row]) != "" })
-			return among.without(p.peering).or(refused)
+			able := p.peering
+			if peering.ofPool() {
+				able = p.pools
+			}
+			refused := among.and(able).where(func(row int) bool { return why(p.clusters[row]) != "" })
+			return among.without(able).or(refused)
 		},
 		message: func(p *page, row int) string { return why(p.clusters[row]) },
 	}
@@ -206,6 +225,11 @@ func (p *Peering) refuses(c *Cluster) string {
 	switch {
 	case p.Problem != "":
 		return p.Problem
+	case p.ofPool() && c.Pool != nil:
+		if p.with != "" && p.with != c.Pool.Front {
+			return fmt.Sprintf("the consumer's cluster %s has joined %s by invitation, which is not the front of the pool", p.Consumer, p.with)
+		}
+		return ""
 	case c.Liqo == nil:
 		return "has the driver " + c.Driver + ", and Liqo peers those with the driver liqo"
 	case c.Name == with:

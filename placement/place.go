@@ -108,6 +108,9 @@ type lost struct {
 func evaluate(r Request, s *Snapshot) *evaluation {
 	e := newEvaluation(r, s)
 	e.judgeOthers()
+	if r.Fewest {
+		e.request.Clusters = e.fewest()
+	}
 	return e
 }
 

@@ -18,15 +18,24 @@ type Consumer struct {
 	Space        string `json:"space,omitempty"`
 	Application  string `json:"application,omitempty"`
 	Plan         string `json:"plan,omitempty"`
+	// Pool that has ordered the instance to carry out an order of the consumer; empty if it is the consumer's own order.
+	// The consumer holds its own orders only.
+	Pool string `json:"pool,omitempty"`
 }
 
 // holder returns the consumer's name in a scope; empty if it has none.
 func (c Consumer) holder(scope v1alpha1.Scope) string {
+	if c.Pool != "" {
+		return ""
+	}
 	return v1alpha1.HolderName(scope, c.Platform, c.Organization, c.Space, c.Application)
 }
 
 // holders returns the names in all scopes.
 func (c Consumer) holders() []string {
+	if c.Pool != "" {
+		return []string{holderOfPool(c.Pool)}
+	}
 	var names []string
 	for _, scope := range []v1alpha1.Scope{v1alpha1.ScopePlatform, v1alpha1.ScopeOrganization, v1alpha1.ScopeSpace, v1alpha1.ScopeApplication} {
 		if name := c.holder(scope); name != "" {
@@ -178,7 +187,7 @@ func CompilePolicies(from []v1alpha1.PlacementPolicy) Policies {
 // Govern adds the policies for a request's consumer to it: all their rules must be met, except by probes those about what
 // is measured, all their quotas apply, and all their weights count.
 func (ps Policies) Govern(r Request, consumer Consumer) Request {
-	consumer.Plan = r.Consumer.Plan
+	consumer.Plan, consumer.Pool = r.Consumer.Plan, r.Consumer.Pool
 	if consumer.Application == "" {
 		consumer.Application = r.Consumer.Application
 	}
@@ -209,7 +218,12 @@ func (r *Request) measures() bool {
 }
 
 // ConsumerOf returns the consumer that ordered an instance.
+//
+// If a pool has ordered it, that is the consumer whose order it carries out.
 func ConsumerOf(instance *v1alpha1.ServiceInstance) Consumer {
+	if order := instance.Spec.Pool; order != nil {
+		return Consumer{Platform: order.Platform, Organization: order.OrganizationGUID, Space: order.SpaceGUID, Plan: instance.Spec.Desired.PlanID, Pool: order.Pool}
+	}
 	return Consumer{
 		Platform: instance.Spec.Platform, Organization: instance.Spec.OrganizationGUID, Space: instance.Spec.SpaceGUID,
 		Application: catalog.ApplicationOf(instance.Spec.Desired.Parameters), Plan: instance.Spec.Desired.PlanID,

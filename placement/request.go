@@ -42,6 +42,8 @@ type Request struct {
 	// replica. Zero means Resources in full on each cluster.
 	Replicas int
 	Division Division
+	// Fewest means that Clusters is the least number on which there is room for all replicas.
+	Fewest bool
 	// Common are further resources on each chosen cluster, whatever its number of replicas. MaxPrice
 	// is that of one replica with them.
 	Common Resources

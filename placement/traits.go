@@ -24,6 +24,7 @@ type rowSets struct {
 	all       set
 	managing  set // makes clusters, and runs no workloads
 	brokers   set // stands for a broker, and runs no workloads
+	pools     set // stands for several clusters, and runs no workloads itself
 	owned     set // belongs to a consumer
 	peering   set // takes part in peerings
 	joined    set // by invitation, and so not reachable otherwise
@@ -129,7 +130,7 @@ func (t *traits) deleted(row int) *traits {
 func (t *traits) moved(to func(set) set) *traits {
 	changed := &traits{hash: t.hash, answers: newKept[answers](), rowSets: t.rowSets}
 	for _, one := range []*set{
-		&changed.all, &changed.managing, &changed.brokers, &changed.owned, &changed.peering, &changed.joined, &changed.ready, &changed.verified,
+		&changed.all, &changed.managing, &changed.brokers, &changed.pools, &changed.owned, &changed.peering, &changed.joined, &changed.ready, &changed.verified,
 		&changed.cordoned, &changed.uncounted, &changed.unproven, &changed.unguarded, &changed.avoided,
 	} {
 		*one = to(*one)
@@ -162,7 +163,8 @@ func (t *rowSets) put(row int, c *Cluster, is bool) {
 		of   *set
 		here bool
 	}{
-		{&t.managing, c.Driver == v1alpha1.DriverCAPI}, {&t.brokers, c.Driver == v1alpha1.DriverOSB}, {&t.owned, len(c.Consumers) > 0}, {&t.peering, c.Liqo != nil},
+		{&t.managing, c.Driver == v1alpha1.DriverCAPI}, {&t.brokers, c.Driver == v1alpha1.DriverOSB}, {&t.pools, c.Pool != nil},
+		{&t.owned, len(c.Consumers) > 0}, {&t.peering, c.Liqo != nil},
 		{&t.joined, c.Liqo != nil && c.Liqo.Joined != nil}, {&t.ready, c.Ready}, {&t.verified, c.AccessVerified},
 		{&t.cordoned, c.Cordoned}, {&t.unproven, c.Unproven != ""}, {&t.unguarded, c.Unguarded != ""}, {&t.uncounted, c.CapacityUnknown != ""},
 	} {

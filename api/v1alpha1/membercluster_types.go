@@ -30,6 +30,10 @@ const (
 	TaintDrain = "sluice.dev/drain"
 )
 
+// TaintPool (NoSchedule), with the name of a pool as its value, is on a cluster that only this pool sells. The operator sets
+// it, and the pool's own orders tolerate it.
+const TaintPool = "sluice.dev/pool"
+
 // IsDrain reports whether a taint empties its cluster.
 func IsDrain(taint corev1.Taint) bool { return taint.Key == TaintDrain }
 

@@ -63,6 +63,13 @@ func VirtualNodeName(instanceName, cluster string) string {
 	return strings.TrimRight(cluster[:min(len(cluster), shown)], "-.") + "-" + digest(instanceName, cluster)[:unique]
 }
 
+// PoolNodeName returns the name of the virtual node that stands for a placement of an instance that a pool has ordered. It
+// does not show the cluster, not even to somebody who guesses it, because nobody sees the UID of the consumer's instance.
+func PoolNodeName(order *PoolOrder, cluster string) string {
+	const unique, shown = 20, 40
+	return strings.TrimRight(order.Pool[:min(len(order.Pool), shown)], "-.") + "-" + digest(string(order.InstanceUID), cluster)[:unique]
+}
+
 // OfferingName returns the name of the ServiceOffering that a provider has put under an id.
 func OfferingName(id string) string { return "so-" + digest("offering", id) }
 

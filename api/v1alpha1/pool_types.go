@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // ClusterPool is several member clusters, mostly of small providers, that are sold as one under a name of their own. What
 // consumers read of an instance names the pool only.
@@ -25,6 +28,8 @@ type PoolOrder struct {
 	Pool string `json:"pool"`
 	// Instance is the name of the ServiceInstance that the consumer ordered.
 	Instance string `json:"instance"`
+	// InstanceUID is its UID.
+	InstanceUID types.UID `json:"instanceUID"`
 	// Platform, OrganizationGUID and SpaceGUID of the consumer. The policies for that one hold for the members, too.
 	Platform         string `json:"platform"`
 	OrganizationGUID string `json:"organizationGUID,omitempty"`

@@ -46,7 +46,8 @@ type Cluster struct {
 	Unguarded string `json:"unguarded"`
 	// Exposure as in the spec.
 	Exposure *v1alpha1.ClusterExposure `json:"exposure"`
-	// Liqo and Consumers as in the spec; either makes it a cluster with the driver liqo.
+	// Pool as in the spec makes it one. Liqo and Consumers as in the spec; either makes it a cluster with the driver liqo.
+	Pool      *v1alpha1.ClusterPool        `json:"pool"`
 	Liqo      *v1alpha1.LiqoCluster        `json:"liqo"`
 	Consumers []v1alpha1.ConsumerReference `json:"consumers"`
 }
@@ -76,6 +77,9 @@ func (r Cluster) MemberCluster() *v1alpha1.MemberCluster {
 	mc.Spec.Liqo, mc.Spec.Consumers, mc.Spec.Sell = r.Liqo, r.Consumers, r.Sell
 	if r.Liqo != nil || r.Consumers != nil {
 		mc.Spec.Driver = v1alpha1.DriverLiqo
+	}
+	if mc.Spec.Pool = r.Pool; r.Pool != nil {
+		mc.Spec.Driver = v1alpha1.DriverPool
 	}
 	if r.Claims != nil || r.Unproven != "" {
 		mc.Spec.Trust = &v1alpha1.TrustRequirements{Offering: "https://provider.example/offering"}
