@@ -119,7 +119,7 @@ func (e *evaluation) chooseWithin() (chosen []candidate, failed *shortage) {
 			return nil, failed
 		}
 		if !e.suffices(roomiest) {
-			return nil, &shortage{found: len(roomiest), why: e.cramped(roomiest)}
+			return nil, &shortage{found: len(roomiest), why: e.cramped(roomiest), told: "there is no room for all replicas"}
 		}
 		chosen = e.fill(roomiest)
 		for i := range chosen {
@@ -137,6 +137,8 @@ type shortage struct {
 	found int
 	// why is set if the rejections do not give the reason.
 	why string
+	// told is what consumers may be told of that; empty if it is not more than the rejections.
+	told string
 	// denied is true if the consumer's quota or a host is the reason, not a lack of clusters.
 	denied bool
 }

@@ -92,6 +92,8 @@ type UnplaceableError struct {
 	Why string
 	// Told are texts of others, by the reason for which clusters were rejected, that consumers may read.
 	Told map[Reason][]string
+	// short is the part of Why that consumers may read; empty if that is nothing.
+	short string
 	// Denied means that the consumer exceeds its quota, or asks for a host that is taken; no change of
 	// a cluster helps.
 	Denied bool
@@ -302,6 +304,8 @@ func (e *UnplaceableError) ForConsumer() string {
 		return "the instance stays on its clusters, and they cannot take the change: " + strings.Join(e.reasons(), ", ")
 	case e.Decision.Considered == 0:
 		return "nothing is on offer at the moment"
+	case e.short != "":
+		return "nothing on offer fits at the moment: " + e.short
 	default:
 		return "nothing on offer fits at the moment: " + strings.Join(e.reasons(), ", ")
 	}

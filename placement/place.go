@@ -218,7 +218,7 @@ func (e *evaluation) filterOthers() {
 // unplaceable returns the error that explains why too few clusters were found.
 func (e *evaluation) unplaceable(short *shortage) *UnplaceableError {
 	failed := &UnplaceableError{
-		Decision: e.decision(nil), Asked: e.request.ClusterCount(), Found: short.found, Why: short.why, Denied: short.denied,
+		Decision: e.decision(nil), Asked: e.request.ClusterCount(), Found: short.found, Why: short.why, short: short.told, Denied: short.denied,
 	}
 	failed.Told = e.told()
 	if short.why == "" && short.found < min(e.request.ClusterCount(), len(e.request.Current)) {

@@ -49,6 +49,14 @@ func holderOfPool(pool string) string { return string(scopeOfPools) + " " + pool
 // ofPool reports whether the request is for a pool, which places it on its members by an order of its own.
 func (p *Peering) ofPool() bool { return p != nil && p.IsOpaque() && p.order == nil }
 
+// Pooled returns the order by which a pool carries out a placement of an instance; nil if the request is not for a pool.
+func (p *Peering) Pooled(instance, pool string) *v1alpha1.PlacementPool {
+	if !p.ofPool() {
+		return nil
+	}
+	return &v1alpha1.PlacementPool{Instance: v1alpha1.PoolInstanceName(pool, instance)}
+}
+
 // isHub reports whether instances may be delivered through a cluster: any hub or, if a pool orders, its front.
 func (p *Peering) isHub(c *Cluster, s *Snapshot) bool {
 	if p.order == nil || !c.Liqo.Hub {

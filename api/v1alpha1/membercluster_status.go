@@ -143,6 +143,9 @@ type ClassVariable struct {
 // DriverName returns the name of the driver that delivers to the cluster.
 func (c *MemberCluster) DriverName() string { return cmp.Or(c.Spec.Driver, DriverKube) }
 
+// HasServer reports whether the member cluster is one, with an API server: it does not stand for a broker or a pool.
+func (c *MemberCluster) HasServer() bool { return c.Spec.Broker == nil && c.Spec.Pool == nil }
+
 // RunsPods reports whether instances are delivered to the cluster as pods, or as room for them: with the drivers kube and
 // liqo.
 func (c *MemberCluster) RunsPods() bool {

@@ -46,6 +46,11 @@ type PlacementPool struct {
 // it is no id of a cluster that a policy has made.
 func PoolInstanceID(pool, instance string) string { return "pool " + pool + " for " + instance }
 
+// PoolInstanceName returns the name of that instance.
+func PoolInstanceName(pool, instance string) string {
+	return InstanceName(PlatformSelf, PoolInstanceID(pool, instance))
+}
+
 // ShownAs returns the name by which the consumer of an instance knows a member cluster: that of the pool, if the instance
 // is one that a pool has ordered, or the cluster's own.
 func (i *ServiceInstance) ShownAs(cluster string) string {

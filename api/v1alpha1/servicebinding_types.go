@@ -121,6 +121,9 @@ type ServiceBindingStatus struct {
 	// Upstream is the binding at another broker, if the instance is one of another broker; written before
 	// it is ordered there.
 	Upstream *BindingUpstream `json:"upstream,omitempty"`
+	// Pool is the binding of the instance that a pool has ordered for itself, if the instance is on a pool; written before
+	// that binding is created.
+	Pool *BindingPool `json:"pool,omitempty"`
 	// AddressClusters are the clusters on which the binding has, or may have, IP resources of Liqo;
 	// written before those are created.
 	AddressClusters []string `json:"addressClusters,omitempty"`
@@ -146,6 +149,14 @@ type BindingUpstream struct {
 	Unbind *string `json:"unbind,omitempty"`
 	// Failure is the reason for which the bind fails, while what may be left of it at the broker is deleted.
 	Failure string `json:"failure,omitempty"`
+}
+
+// BindingPool is the binding of the instance that a pool has ordered for itself.
+type BindingPool struct {
+	// Binding is the name of the ServiceBinding.
+	Binding string `json:"binding"`
+	// Credentials is a digest of its sealed credentials, as they were taken from there; empty until then.
+	Credentials string `json:"credentials,omitempty"`
 }
 
 // Endpoint follows the OSB 2.17 Endpoint Object.

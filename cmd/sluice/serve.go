@@ -276,7 +276,7 @@ func (f *serveFlags) manager(h *hub.Hub, health http.Handler) (ctrl.Manager, err
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{h.Namespace: {}},
-			DefaultTransform:  newPool().slim,
+			DefaultTransform:  newInterned().slim,
 		},
 		GracefulShutdownTimeout: ptr.To(max(f.bindTimeout, time.Minute) + 5*time.Second),
 		Metrics: metricsserver.Options{BindAddress: f.metricsListen, ExtraHandlers: map[string]http.Handler{

@@ -17,7 +17,7 @@ var stripManagedFields = cache.TransformStripManagedFields()
 // slim makes an object smaller before the cache keeps it, and before anybody else has it. It drops the managed fields,
 // which nothing reads. Texts and lists of resources that many objects have are kept once. A delivered instance has its
 // state and its decision twice; the cache keeps one of each. Readers get copies that share nothing that can be changed.
-func (p *pool) slim(object any) (any, error) {
+func (p *interned) slim(object any) (any, error) {
 	p.share(reflect.ValueOf(object))
 	if i, is := object.(*v1alpha1.ServiceInstance); is {
 		shareDelivered(i)
@@ -40,24 +40,24 @@ func shareDelivered(i *v1alpha1.ServiceInstance) {
 	}
 }
 
-// mostPooled is the number of texts, and of lists of resources, after which a pool begins anew: most texts are of one
+// mostInterned is the number of texts, and of lists of resources, after which interned begins anew: most texts are of one
 // object only.
-const mostPooled = 1 << 14
+const mostInterned = 1 << 14
 
-// pool has one of each text and each list of resources that was seen lately. What it returns must not be changed.
+// interned has one of each text and each list of resources that was seen lately. What it returns must not be changed.
 // It is safe for concurrent use.
-type pool struct {
+type interned struct {
 	mu    sync.Mutex
 	texts map[string]string
 	lists map[string]corev1.ResourceList
 }
 
-func newPool() *pool {
-	return &pool{texts: map[string]string{}, lists: map[string]corev1.ResourceList{}}
+func newInterned() *interned {
+	return &interned{texts: map[string]string{}, lists: map[string]corev1.ResourceList{}}
 }
 
-// share replaces the texts and the lists of resources in a value by those of the pool.
-func (p *pool) share(v reflect.Value) {
+// share replaces the texts and the lists of resources in a value by those that are interned.
+func (p *interned) share(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -84,13 +84,13 @@ func (p *pool) share(v reflect.Value) {
 	}
 }
 
-func (p *pool) text(text string) string {
+func (p *interned) text(text string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return pooled(p.texts, text, text)
+	return intern(p.texts, text, text)
 }
 
-func (p *pool) list(list corev1.ResourceList) corev1.ResourceList {
+func (p *interned) list(list corev1.ResourceList) corev1.ResourceList {
 	amounts := make([]string, 0, len(list))
 	for name, amount := range list {
 		amounts = append(amounts, string(name)+" "+amount.String())
@@ -98,15 +98,15 @@ func (p *pool) list(list corev1.ResourceList) corev1.ResourceList {
 	slices.Sort(amounts)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return pooled(p.lists, strings.Join(amounts, ","), list)
+	return intern(p.lists, strings.Join(amounts, ","), list)
 }
 
-// pooled returns the value that a map has by a key. If it has none, it gets this one.
-func pooled[T any](in map[string]T, key string, value T) T {
+// intern returns the value that a map has by a key. If it has none, it gets this one.
+func intern[T any](in map[string]T, key string, value T) T {
 	if known, there := in[key]; there {
 		return known
 	}
-	if len(in) == mostPooled {
+	if len(in) == mostInterned {
 		clear(in)
 	}
 	in[key] = value

@@ -36,7 +36,7 @@ func decodeStored(t testing.TB) *v1alpha1.ServiceInstance {
 	return i
 }
 
-func slimmed(t testing.TB, p *pool, i *v1alpha1.ServiceInstance) *v1alpha1.ServiceInstance {
+func slimmed(t testing.TB, p *interned, i *v1alpha1.ServiceInstance) *v1alpha1.ServiceInstance {
 	kept, err := p.slim(i)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func shares(i *v1alpha1.ServiceInstance) bool {
 }
 
 func TestTheCacheKeepsOneDecisionOfADeliveredInstance(t *testing.T) {
-	want, p := decodeStored(t), newPool()
+	want, p := decodeStored(t), newInterned()
 	want.ManagedFields = nil
 	kept := slimmed(t, p, decodeStored(t))
 	if !reflect.DeepEqual(kept, want) {
@@ -76,7 +76,7 @@ func TestTheCacheKeepsADecisionThatIsNotDelivered(t *testing.T) {
 	i.Spec.Desired.PlanID = "large"
 	want := i.DeepCopy()
 	want.ManagedFields = []metav1.ManagedFieldsEntry(nil)
-	if kept := slimmed(t, newPool(), i); !reflect.DeepEqual(kept, want) {
+	if kept := slimmed(t, newInterned(), i); !reflect.DeepEqual(kept, want) {
 		t.Errorf("kept %+v, want %+v", kept, want)
 	}
 }
@@ -89,7 +89,7 @@ func sameList(a, b corev1.ResourceList) bool {
 func sameText(a, b string) bool { return unsafe.StringData(a) == unsafe.StringData(b) }
 
 func TestTheCacheKeepsTextsAndResourcesOnce(t *testing.T) {
-	p := newPool()
+	p := newInterned()
 	one, other := slimmed(t, p, decodeStored(t)), decodeStored(t)
 	other.Name = "other"
 	other.Status.Decision.Placements[0].Reserved[corev1.ResourceCPU] = resource.MustParse("20m")
@@ -110,19 +110,19 @@ func TestTheCacheKeepsTextsAndResourcesOnce(t *testing.T) {
 }
 
 func TestAPoolIsBounded(t *testing.T) {
-	p := newPool()
-	for n := range 3 * mostPooled {
+	p := newInterned()
+	for n := range 3 * mostInterned {
 		p.text(fmt.Sprint(n))
 		p.list(corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)})
 	}
-	if len(p.texts) > mostPooled || len(p.lists) > mostPooled {
-		t.Errorf("it has %d texts and %d lists, want at most %d", len(p.texts), len(p.lists), mostPooled)
+	if len(p.texts) > mostInterned || len(p.lists) > mostInterned {
+		t.Errorf("it has %d texts and %d lists, want at most %d", len(p.texts), len(p.lists), mostInterned)
 	}
 }
 
 // BenchmarkSlim measures what the cache keeps of a delivered instance.
 func BenchmarkSlim(b *testing.B) {
-	all, p := make([]*v1alpha1.ServiceInstance, 0, b.N), newPool()
+	all, p := make([]*v1alpha1.ServiceInstance, 0, b.N), newInterned()
 	before := heapAfterCollection()
 	for range b.N {
 		all = append(all, slimmed(b, p, decodeStored(b)))

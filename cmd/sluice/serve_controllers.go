@@ -34,6 +34,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/liqo"
 	"github.com/sluice-dev/sluice/placement/measure"
 	"github.com/sluice-dev/sluice/placement/osb"
+	"github.com/sluice-dev/sluice/placement/pool"
 	"github.com/sluice-dev/sluice/placement/rebalance"
 	"github.com/sluice-dev/sluice/placement/registration"
 )
@@ -100,6 +101,7 @@ func (f *serveFlags) addControllers(mgr ctrl.Manager, h *hub.Hub, live client.Wi
 			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.prepared.charts, Members: members},
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served), Hold: f.hold},
 			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
+			v1alpha1.DriverPool: &pool.Driver{Client: mgr.GetClient(), Live: live},
 		},
 		Rules: registration.Rules, Unguarded: registration.Unguarded,
 		Probed: f.prepared.probed(), Connection: probes.Connection,

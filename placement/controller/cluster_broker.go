@@ -183,15 +183,21 @@ func namesOf(plans []v1alpha1.OfferedPlan) []string {
 }
 
 func answersMessage(cluster *v1alpha1.MemberCluster) string {
-	if cluster.DriverName() == v1alpha1.DriverOSB {
+	switch cluster.DriverName() {
+	case v1alpha1.DriverOSB:
 		return "the broker answers"
+	case v1alpha1.DriverPool:
+		return "its front answers"
 	}
 	return "its API server answers"
 }
 
 func verifiedMessage(cluster *v1alpha1.MemberCluster) string {
-	if cluster.DriverName() == v1alpha1.DriverOSB {
+	switch cluster.DriverName() {
+	case v1alpha1.DriverOSB:
 		return "the broker accepts Sluice's credentials, and its catalog is valid"
+	case v1alpha1.DriverPool:
+		return "a pool needs no access of its own"
 	}
 	return "Sluice has all rights there that its driver needs"
 }

@@ -53,7 +53,7 @@ func (w *clusterWatch) report(ctx context.Context, cluster *v1alpha1.MemberClust
 		if err == nil {
 			reading.Report(status)
 		}
-		if showsAll := w.source.reader == v1alpha1.ReaderNodes || cluster.DriverName() == v1alpha1.DriverOSB; err == nil && held != nil && !showsAll {
+		if showsAll := w.source.reader == v1alpha1.ReaderNodes || !cluster.HasServer(); err == nil && held != nil && !showsAll {
 			err = &reader.UnknownError{Reason: reasonRestored, Message: held.Error()}
 		}
 		w.reportReading(cluster, reading, err)

@@ -156,6 +156,10 @@ const thoroughEvery = 6
 // refresh connects, probes and inspects, as far as each is due.
 func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, now time.Time) {
 	w.writes.settle()
+	if cluster.Spec.Pool != nil {
+		w.lookAtFront(r, cluster, now)
+		return
+	}
 	if now.Before(w.nextProbe) && cluster.Generation == cluster.Status.ObservedGeneration {
 		return
 	}
@@ -252,6 +256,8 @@ func (w *clusterWatch) read(r *clusterReconciler, cluster *v1alpha1.MemberCluste
 	}
 	w.source = from
 	switch from.reader {
+	case v1alpha1.ReaderPool:
+		w.reader = reader.NewPool(r.running, r.Inventory, w.cluster, func() { r.wakeNow(w.cluster) })
 	case v1alpha1.ReaderDeclared:
 		w.reader = reader.Declared(from.declared)
 	case v1alpha1.ReaderExternal:

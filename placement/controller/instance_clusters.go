@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,16 +127,13 @@ func (a *applied) forget(instance string) {
 }
 
 // driver returns the driver of a delivery, and its name. If the cluster is not in the inventory, it
-// is the driver of peerings if the instance has a peering with it, which has objects on other
-// clusters too; otherwise the default driver, whose error explains the problem. For a cluster that
+// is the one by which the instance has something outside of the cluster; otherwise the default driver, whose error
+// explains the problem. For a cluster that
 // does not answer it returns *unreachableError, so that no worker waits for it; the inventory wakes
 // the instances there when it answers again. A removal from a forsaken cluster asks only the others.
 func (r *instanceReconciler) driver(s *scope, d delivery.Delivery) (name string, driver delivery.Driver, err error) {
 	cluster, removal := d.Placement.Cluster, d.State == nil
-	name = v1alpha1.DriverKube
-	if s.peeredWith(cluster) {
-		name = v1alpha1.DriverLiqo
-	}
+	name = cmp.Or(s.driverOutside(cluster), v1alpha1.DriverKube)
 	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
 		name = known.Driver
 		if !known.Ready && !(removal && known.IsForsaken()) {

@@ -168,10 +168,11 @@ func (r *instanceReconciler) unready(s *scope, due []v1alpha1.Departure) (news b
 }
 
 // isGone reports whether nothing of the instance can be removed any more by way of a cluster: it has left the inventory, or is
-// forsaken. A placement with a peering has objects on other clusters too, and their driver removes those.
+// forsaken. A placement with a peering has objects on other clusters too, that on a pool is an order of its own, and their
+// drivers remove those.
 func (r *instanceReconciler) isGone(s *scope, cluster string) bool {
 	c := r.inventory.Snapshot().Cluster(cluster)
-	return (c == nil || c.IsForsaken()) && !s.peeredWith(cluster)
+	return (c == nil || c.IsForsaken()) && s.driverOutside(cluster) == ""
 }
 
 // answering returns the clusters that answer.

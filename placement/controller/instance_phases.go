@@ -91,6 +91,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	for i := range decided.Placements {
 		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)
+		decided.Placements[i].Pool = request.Peering.Pooled(s.Name, decided.Placements[i].Cluster)
 		if request.Upstream != nil {
 			decided.Placements[i].Upstream = request.Upstream.Placed(r.inventory.Snapshot().Cluster(decided.Placements[i].Cluster))
 		}

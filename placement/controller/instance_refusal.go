@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// An order that a broker does not carry out goes to the plan's next candidate. The broker's refusal is written
-// with the next decision. What it may have left at the broker is then in status.left: it is deleted first, but
-// a broker that does not answer holds up nothing.
+// An order that a broker does not carry out goes to the plan's next candidate, and one that a pool does not carry out to
+// the next pool. The refusal is written with the next decision. What it may have left there is then in status.left: it is
+// deleted first, but a broker that does not answer holds up nothing.
 //
 // A move that a cluster refuses is undone, and goes to another cluster next. A cluster that has refused is tried again
 // only if no other fits.
@@ -51,13 +51,13 @@ func (r *instanceReconciler) elsewhere(ctx context.Context, s *scope, why error)
 	return true, result, err
 }
 
-// orderedAt returns the placement at a broker that is being ordered for the first time; nil if there is none.
+// orderedAt returns the placement at a broker, or on a pool, that is being ordered for the first time; nil if there is none.
 func (s *scope) orderedAt() *v1alpha1.Placement {
 	if s.Status.IsFinished() || s.Status.Delivered != nil || s.Status.Decision == nil {
 		return nil
 	}
 	for i := range s.Status.Decision.Placements {
-		if p := &s.Status.Decision.Placements[i]; p.Upstream != nil {
+		if p := &s.Status.Decision.Placements[i]; p.Upstream != nil || p.Pool != nil {
 			return p
 		}
 	}
@@ -79,9 +79,10 @@ func (r *instanceReconciler) hasAnother(s *scope) bool {
 	return err == nil
 }
 
-// orderFailed makes a failed order count against its broker, unless the consumer's parameters may be the cause.
+// orderFailed makes a failed order count against its broker, unless the consumer's parameters may be the cause. How a pool
+// fails is no secret of another organisation: it counts by what its members have.
 func (r *instanceReconciler) orderFailed(s *scope, at *v1alpha1.Placement, why error) {
-	if refused := (*delivery.RefusedError)(nil); r.failed == nil || errors.As(why, &refused) && refused.OfParameters {
+	if refused := (*delivery.RefusedError)(nil); r.failed == nil || at.Upstream == nil || errors.As(why, &refused) && refused.OfParameters {
 		return
 	}
 	const longest = 1000 // v1alpha1.OrderFailure.Reason

@@ -46,6 +46,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 	if err != nil {
 		return placement.Request{}, err
 	}
+	request = request.Within(s.Spec.Pool)
 	if request.Spread != nil && request.Spread.Each {
 		r.inventory.Follow(s.Name, request.Spread.By)
 	} else {

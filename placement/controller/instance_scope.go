@@ -144,9 +144,19 @@ func (s *scope) mustMove(due []v1alpha1.Departure) bool {
 	})
 }
 
-// peeredWith reports whether any placement of the instance on a cluster has a peering.
-func (s *scope) peeredWith(cluster string) bool {
-	return slices.ContainsFunc(s.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
+// driverOutside returns the driver by which the instance has something outside of a cluster that it is on, or has left: on
+// other clusters, if there is a peering, or an order on the hub, if the cluster is a pool. It is empty if there is nothing.
+func (s *scope) driverOutside(cluster string) string {
+	for _, p := range s.Status.Everywhere() {
+		switch {
+		case p.Cluster != cluster:
+		case p.Peering != nil:
+			return v1alpha1.DriverLiqo
+		case p.Pool != nil:
+			return v1alpha1.DriverPool
+		}
+	}
+	return ""
 }
 
 // yields returns the reason for which the instance has to leave a cluster for another instance;

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -240,9 +241,30 @@ func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 		Named("instance").
 		For(&v1alpha1.ServiceInstance{}, builder.WithPredicates(changed)).
 		Watches(&v1alpha1.ServiceBinding{}, unbound, builder.WithPredicates(gone())).
+		Watches(&v1alpha1.ServiceInstance{}, carriedOut, builder.WithPredicates(progressed)).
 		WatchesRawSource(woken).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4 * workers, RateLimiter: backOff()}).
 		Complete(requeue.OnConflict(r))
+}
+
+// carriedOut triggers a pass over the instance that a pool carries out by another one.
+var carriedOut = handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []ctrl.Request {
+	order := object.(*v1alpha1.ServiceInstance).Spec.Pool
+	if order == nil {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: order.Instance}}}
+})
+
+// progressed passes instances that pools have ordered, when their operation or a condition changes, and when they are gone.
+var progressed = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, now := e.ObjectOld.(*v1alpha1.ServiceInstance), e.ObjectNew.(*v1alpha1.ServiceInstance)
+		return now.Spec.Pool != nil && (!equality.Semantic.DeepEqual(before.Status.Operation, now.Status.Operation) ||
+			!equality.Semantic.DeepEqual(before.Status.Conditions, now.Status.Conditions))
+	},
 }
 
 // gone passes only the events of deleted objects.

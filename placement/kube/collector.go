@@ -123,8 +123,8 @@ func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 	)
 	group.SetLimit(collectorConcurrency)
 	for _, cluster := range clusters.Items {
-		if cluster.DriverName() == v1alpha1.DriverOSB {
-			continue // a broker has no namespaces
+		if !cluster.HasServer() {
+			continue // a broker or a pool, which has no namespaces
 		}
 		group.Go(func() error {
 			remnants, err := c.collectFrom(ctx, &cluster, func(Remnant) bool { return remove })

@@ -70,12 +70,14 @@ type Order struct {
 	Sold map[string][]v1alpha1.WorkloadRules `json:"sold,omitempty"`
 	// Peering by which it is delivered.
 	Peering *v1alpha1.PlacementPeering `json:"peering,omitempty"`
+	// Pool that has ordered it, to carry out an order of a consumer.
+	Pool *v1alpha1.PoolOrder `json:"pool,omitempty"`
 }
 
 // of makes the order one about an instance that exists: it is its consumer's, and stays where it was
 // delivered or is being delivered, except on the clusters that it leaves. One that is moving stays where it moves to.
 func (o *Order) of(instance *v1alpha1.ServiceInstance) {
-	o.Consumer = placement.ConsumerOf(instance)
+	o.Consumer, o.Pool = placement.ConsumerOf(instance), instance.Spec.Pool
 	d := instance.Status.DeliveredDecision()
 	if instance.Status.IsMoving() {
 		d = instance.Status.Decision
@@ -112,6 +114,7 @@ func (o *Order) keep(cluster string, components []string) {
 
 // stay makes a request one of an instance where the order says that it is.
 func (o *Order) stay(r *placement.Request) {
+	*r = r.Within(o.Pool)
 	r.Current, r.Leaving, r.ComponentClusters, r.Sold = o.Current, o.Leaving, o.ComponentClusters, o.Sold
 	if o.Peering != nil {
 		r.Peering.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: o.Peering}}})
