@@ -166,8 +166,22 @@ func checkExposure(r *v1alpha1.ResourcesPlan, runs bool) error {
 		return errors.New("does not go with kind: workload, whose ports have a reach")
 	case len(r.Components) > 0:
 		return errors.New("does not go with components")
-	case r.Peering != nil && (r.Peering.Gives == v1alpha1.GivesNode || r.Peering.Role == v1alpha1.RoleHubAndSpoke):
+	case r.Peering.OnNodes():
 		return errors.New("does not go with virtual nodes or hubs: peering needs gives: Network and role: Transparent")
+	}
+	return nil
+}
+
+// checkOpaque checks a plan that is ordered from pools. The pool decides on how many of its members an instance is.
+func checkOpaque(r *v1alpha1.ResourcesPlan) error {
+	switch {
+	case !r.Peering.IsOpaque():
+	case r.Clusters > 1 || r.MaxClusters > 1:
+		return errors.New("does not go with more than one of clusters or maxClusters: give the plan replicas, which the pool divides over its members")
+	case r.Spread != nil:
+		return errors.New("does not go with spread, because consumers do not learn which clusters there are")
+	case len(r.Components) > 0:
+		return errors.New("does not go with components")
 	}
 	return nil
 }
@@ -176,6 +190,9 @@ func checkExposure(r *v1alpha1.ResourcesPlan, runs bool) error {
 func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 	if err := checkSelector(r.Selector, field.NewPath("selector")); err != nil {
 		return err
+	}
+	if err := checkOpaque(r); err != nil {
+		return fmt.Errorf("peering.role: Opaque: %w", err)
 	}
 	if slices.Contains(r.Adjustable, v1alpha1.AdjustMaxLatency) && r.MaxLatency == nil {
 		return errors.New("adjustable: maxLatencyMilliseconds needs maxLatency, which bounds it")

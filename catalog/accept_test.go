@@ -168,6 +168,13 @@ func TestJudge(t *testing.T) {
 		"public ports of virtual nodes": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Exposure, r.Peering = &v1alpha1.PlanExposure{Hosts: 1}, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNode}
 		}))}, []string{"Invalid"}, "exposure: does not go with virtual nodes or hubs"},
+		"several clusters of pools": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.MaxClusters, r.Peering = 2, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleOpaque}
+		}))}, []string{"Invalid"}, "peering.role: Opaque: does not go with more than one of clusters or maxClusters: give the plan replicas"},
+		"public ports of pools": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.MaxClusters, r.Exposure = 0, &v1alpha1.PlanExposure{Hosts: 1}
+			r.Peering = &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleOpaque}
+		}))}, []string{"Invalid"}, "exposure: does not go with virtual nodes or hubs"},
 		"a class that is none": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Storage = map[string]resource.Quantity{"a b": resource.MustParse("1")}
 		}))}, []string{"Invalid"}, "class"},

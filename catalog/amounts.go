@@ -45,7 +45,7 @@ func checkDevices(r *v1alpha1.ResourcesPlan, runs bool) error {
 		return nil
 	case runs:
 		return errors.New("limits: devices of a class do not go with kind: workload, whose claims are not counted")
-	case r.Peering != nil && (r.Peering.Gives == v1alpha1.GivesNode || r.Peering.Role == v1alpha1.RoleHubAndSpoke):
+	case r.Peering.OnNodes():
 		return errors.New("limits: devices of a class do not go with virtual nodes or hubs: peering needs gives: Network and role: Transparent")
 	}
 	return nil

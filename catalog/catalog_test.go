@@ -211,15 +211,19 @@ func TestCannotBecome(t *testing.T) {
 		from, to *Plan
 		may      bool
 	}{
-		"without peering":                {plain, plain, true},
-		"a plan that cannot be left":     {fixed, plain, false},
-		"resources to a cluster":         {plain, plan(v1alpha1.PlanKindCluster, nil), false},
-		"resources to a node":            {plain, node(nil), false},
-		"a node to a network":            {node(nil), network, false},
-		"a node to one of another size":  {node(byDefault), node(&v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Local"}), true},
-		"a namespace that comes":         {node(nil), node(byDefault), false},
-		"a namespace that goes":          {node(byDefault), node(nil), false},
-		"a namespace with another name":  {node(byDefault), node(&v1alpha1.Offloading{Mapping: "EnforceSameName", Pods: "Remote"}), false},
+		"without peering":               {plain, plain, true},
+		"a plan that cannot be left":    {fixed, plain, false},
+		"resources to a cluster":        {plain, plan(v1alpha1.PlanKindCluster, nil), false},
+		"resources to a node":           {plain, node(nil), false},
+		"a node to a network":           {node(nil), network, false},
+		"a node to one of another size": {node(byDefault), node(&v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Local"}), true},
+		"a namespace that comes":        {node(nil), node(byDefault), false},
+		"a namespace that goes":         {node(byDefault), node(nil), false},
+		"a namespace with another name": {node(byDefault), node(&v1alpha1.Offloading{Mapping: "EnforceSameName", Pods: "Remote"}), false},
+		"through the hub, then from a pool": {
+			plan(v1alpha1.PlanKindResources, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleHubAndSpoke}),
+			plan(v1alpha1.PlanKindResources, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleOpaque}), false,
+		},
 		"directly, then through the hub": {network, plan(v1alpha1.PlanKindResources, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleHubAndSpoke}), false},
 	} {
 		if why := test.from.CannotBecome(test.to); (why == "") != test.may {

@@ -105,12 +105,13 @@ func (e *evidence) facts(p *Plan) *Facts {
 	if p.Resources.Selector == nil {
 		selector = labels.Everything()
 	}
+	opaque := p.Resources.Peering.IsOpaque()
 	f := &Facts{EveryCluster: true}
 	linked := map[string]SelfDescription{}
 	for i := range e.clusters {
 		c := &e.clusters[i]
 		switch {
-		case !c.Sells() || c.DeletionTimestamp != nil: // no instance of the plan can be there
+		case opaque != (c.Spec.Pool != nil) || !opaque && !c.Sells() || c.DeletionTimestamp != nil: // no instance of the plan can be there
 		case !selector.Matches(labels.Set(c.SelectorLabels())):
 		case !admitted(c):
 			f.EveryCluster = false

@@ -61,6 +61,8 @@ func selection(p *Plan) (driver string, selector *metav1.LabelSelector) {
 		return v1alpha1.DriverOSB, p.Upstream.Selector
 	case p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil:
 		return v1alpha1.DriverCAPI, p.Cluster.Selector
+	case p.Resources != nil && p.Resources.Peering.IsOpaque():
+		return v1alpha1.DriverPool, p.Resources.Selector
 	case p.Resources != nil:
 		return "", p.Resources.Selector
 	}

@@ -21,6 +21,7 @@ func TestPlaces(t *testing.T) {
 	clusters := []v1alpha1.MemberCluster{
 		consumers, cluster("a", "", "acme", "eu-1"), cluster("b", "", "rival", "eu-1"), cluster("c", "", "", "us-1"), gone,
 		cluster("d", v1alpha1.DriverCAPI, "maker", "eu-2"), cluster("e", v1alpha1.DriverOSB, "seller", "eu-3"), cluster("f", v1alpha1.DriverOSB, "another", "us-3"),
+		cluster("p", v1alpha1.DriverPool, "exchange", "eu-4"),
 	}
 	of := func(key, value string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
@@ -30,6 +31,7 @@ func TestPlaces(t *testing.T) {
 		"any":      {Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{}},
 		"acme":     {Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{Selector: of(v1alpha1.LabelProvider, "acme")}},
 		"region":   {Kind: v1alpha1.PlanKindWorkload, Resources: &v1alpha1.ResourcesPlan{Selector: of("topology.kubernetes.io/region", "eu-1")}},
+		"opaque":   {Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{Peering: &v1alpha1.PeeringPlan{Role: v1alpha1.RoleOpaque}}},
 		"cluster":  {Kind: v1alpha1.PlanKindCluster, Cluster: &v1alpha1.ClusterPlan{}},
 		"upstream": {Kind: v1alpha1.PlanKindUpstream, Upstream: upstream},
 	}
@@ -43,6 +45,7 @@ func TestPlaces(t *testing.T) {
 	s.locate(clusters)
 	for id, want := range map[string]Places{
 		"any": {[]string{"acme", "rival"}, []string{"eu-1", "us-1"}}, "acme": {[]string{"acme"}, []string{"eu-1"}}, "region": {[]string{"acme", "rival"}, []string{"eu-1"}},
+		"opaque":  {[]string{"exchange"}, []string{"eu-4"}},
 		"cluster": {[]string{"maker"}, []string{"eu-2"}}, "upstream": {[]string{"acme", "seller"}, []string{"eu-1", "eu-3"}},
 	} {
 		if got := s.Places(id); got == nil || !slices.Equal(got.Providers, want.Providers) || !slices.Equal(got.Regions, want.Regions) {

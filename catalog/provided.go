@@ -43,8 +43,8 @@ func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
 			return fmt.Errorf("plan %s: resources.priorityClass: is for offerings of the operator", plan.Name)
 		case len(r.Tolerations) > 0:
 			return fmt.Errorf("plan %s: resources.tolerations: are for offerings of the operator", plan.Name)
-		case r.Peering != nil && r.Peering.Role == v1alpha1.RoleHubAndSpoke:
-			return fmt.Errorf("plan %s: resources.peering.role: hubs are for offerings of the operator", plan.Name)
+		case r.Peering.ByHub():
+			return fmt.Errorf("plan %s: resources.peering.role: hubs and pools are for offerings of the operator", plan.Name)
 		}
 	}
 	return nil

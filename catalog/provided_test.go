@@ -72,7 +72,8 @@ func TestWhatProvidersDoNotSell(t *testing.T) {
 				{Name: "db", Container: &v1alpha1.WorkloadContainer{Backup: &v1alpha1.WorkloadHook{}, Restore: &v1alpha1.WorkloadHook{}}},
 			}}
 		}),
-		"resources.peering.role": plan(func(p *v1alpha1.Plan) { p.Resources.Peering = &v1alpha1.PeeringPlan{Role: v1alpha1.RoleHubAndSpoke} }),
+		"resources.peering.role":       plan(func(p *v1alpha1.Plan) { p.Resources.Peering = &v1alpha1.PeeringPlan{Role: v1alpha1.RoleHubAndSpoke} }),
+		"resources.peering.role: hubs": plan(func(p *v1alpha1.Plan) { p.Resources.Peering = &v1alpha1.PeeringPlan{Role: v1alpha1.RoleOpaque} }),
 	} {
 		for _, provider := range []string{"", "acme"} {
 			o := offering("test", change)

@@ -35,7 +35,8 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 			field string
 		}{
 			{r.Peering != nil && r.Peering.Gives == v1alpha1.GivesNode, "peering.gives: Node"},
-			{r.Peering != nil && r.Peering.Role == v1alpha1.RoleHubAndSpoke, "peering.role: HubAndSpoke"},
+			{r.Peering.ByHub() && !r.Peering.IsOpaque(), "peering.role: HubAndSpoke"},
+			{r.Peering.IsOpaque(), "peering.role: Opaque"},
 		} {
 			if no.given {
 				return fmt.Errorf("resources.%s: cannot be combined with kind: workload", no.field)

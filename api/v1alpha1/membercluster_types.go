@@ -17,6 +17,9 @@ const (
 	LabelCluster  = "sluice.dev/cluster"
 )
 
+// LabelPeer is on virtual nodes: PeerMark of the cluster that the node stands for.
+const LabelPeer = "sluice.dev/peer"
+
 // LabelClusterUID is on a measurement beside LabelCluster: the MemberCluster status.uid of the cluster that was measured. Another
 // cluster may get the name later.
 const LabelClusterUID = "sluice.dev/cluster-uid"

@@ -70,6 +70,10 @@ func PoolNodeName(order *PoolOrder, cluster string) string {
 	return strings.TrimRight(order.Pool[:min(len(order.Pool), shown)], "-.") + "-" + digest(string(order.InstanceUID), cluster)[:unique]
 }
 
+// PeerMark returns the value of LabelPeer for a member cluster. It is the same for all virtual nodes that stand for the
+// cluster, and does not show which one that is, because nobody outside of the hub sees the UID of its MemberCluster.
+func PeerMark(cluster *MemberCluster) string { return digest("peer", string(UIDOf(cluster))) }
+
 // OfferingName returns the name of the ServiceOffering that a provider has put under an id.
 func OfferingName(id string) string { return "so-" + digest("offering", id) }
 

@@ -44,6 +44,9 @@ func (p *PeeringPlan) ByHub() bool {
 	return p != nil && (p.Role == RoleHubAndSpoke || p.Role == RoleOpaque)
 }
 
+// OnNodes reports whether the consumer's pods run on virtual nodes: of its own cluster, or of a hub.
+func (p *PeeringPlan) OnNodes() bool { return p != nil && p.Gives == GivesNode || p.ByHub() }
+
 // IsOpaque reports whether instances are ordered from pools.
 func (p *PeeringPlan) IsOpaque() bool { return p != nil && p.Role == RoleOpaque }
 

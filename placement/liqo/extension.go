@@ -2,10 +2,13 @@ package liqo
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -58,6 +61,10 @@ func (r *route) extension(ctx context.Context, on *side, t *tenant.Tenant, place
 	if p := placements[0].Peering; p.Hub == "" {
 		how = *p.Offloading
 	}
+	key := consts.RemoteClusterID
+	if r.Instance.Spec.Pool != nil {
+		key = v1alpha1.LabelPeer // Liqo copies the selector to each pod, where the consumer reads it
+	}
 	var clusters, to []string // the current and the delivered decision have most clusters in common
 	for _, p := range placements {
 		clusters = append(clusters, p.Cluster)
@@ -71,10 +78,18 @@ func (r *route) extension(ctx context.Context, on *side, t *tenant.Tenant, place
 		if err != nil {
 			return nil, err
 		}
-		to = append(to, peering.Status.Provider.ClusterID)
+		value := peering.Status.Provider.ClusterID
+		if key == v1alpha1.LabelPeer {
+			var member v1alpha1.MemberCluster
+			if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Instance.Namespace, Name: cluster}, &member); err != nil {
+				return nil, fmt.Errorf("read member cluster %s: %w", cluster, err)
+			}
+			value = v1alpha1.PeerMark(&member)
+		}
+		to = append(to, value)
 	}
 	slices.Sort(to)
-	return on.extension(t, how, slices.Compact(to)), nil
+	return on.extension(t, how, key, slices.Compact(to)), nil
 }
 
 // observeExtension returns nil while the namespace extends to the right clusters. While the

@@ -41,23 +41,28 @@ type verdict struct {
 
 // sold returns the verdict on the slice of a placement: accepted up to what is reserved there,
 // and denied beyond. The node gets the provider's labels that the instance's plan lets consumers
-// select clusters by, so that they can select nodes for its pods by the same labels.
-func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance string, provider *v1alpha1.MemberCluster, selectable []string) verdict {
+// select clusters by, so that they can select nodes for its pods by the same labels. If a pool has ordered the instance, the
+// node shows the pool instead of the provider.
+func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance *v1alpha1.ServiceInstance, provider *v1alpha1.MemberCluster, selectable []string) verdict {
 	reserved := sliceOf(p.Reserved)
 	for name, asked := range slice.Spec.Resources {
 		if has := reserved[name]; asked.Cmp(has) > 0 {
 			return denied(reasonNotReserved, fmt.Sprintf("asks for %s %s, and %s are reserved", &asked, name, &has))
 		}
 	}
-	labels := map[string]string{v1alpha1.LabelInstance: instance}
+	labels := map[string]string{v1alpha1.LabelInstance: instance.Name, v1alpha1.LabelPeer: v1alpha1.PeerMark(provider)}
 	has := provider.SelectorLabels()
-	for _, key := range append([]string{v1alpha1.LabelCluster, v1alpha1.LabelRegion, v1alpha1.LabelZone, v1alpha1.LabelProvider, v1alpha1.LabelTier}, selectable...) {
+	shown := append([]string{v1alpha1.LabelCluster, v1alpha1.LabelRegion, v1alpha1.LabelZone, v1alpha1.LabelProvider, v1alpha1.LabelTier}, selectable...)
+	if instance.Spec.Pool != nil {
+		has, shown = map[string]string{v1alpha1.LabelCluster: instance.ShownAs(provider.Name)}, []string{v1alpha1.LabelCluster}
+	}
+	for _, key := range shown {
 		if value := has[key]; value != "" && !nodesOwn(key) {
 			labels[key] = value
 		}
 	}
 	return verdict{
-		authv1beta1.ResourceSliceConditionAccepted, reasonReserved, "reserved for service instance " + instance, reserved, labels,
+		authv1beta1.ResourceSliceConditionAccepted, reasonReserved, "reserved for service instance " + instance.Name, reserved, labels,
 	}
 }
 
@@ -112,7 +117,7 @@ func (s *side) pronounce(ctx context.Context, slice *authv1beta1.ResourceSlice, 
 }
 
 // judgeOne accepts the slice of a placement as soon as it exists at the provider.
-func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Placement, instance string, selectable []string) error {
+func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Placement, instance *v1alpha1.ServiceInstance, selectable []string) error {
 	slice := &authv1beta1.ResourceSlice{}
 	err := provider.get(ctx, name, slice)
 	if apierrors.IsNotFound(err) {
@@ -292,7 +297,7 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 		if p.Cluster != peering.Spec.Provider || p.Peering == nil || p.Peering.Node != slice.Name || nodeHolder(p.Peering) != peering.Spec.Consumer {
 			continue
 		}
-		v := sold(slice, p, name, provider.cluster, j.Selectable.of(instance))
+		v := sold(slice, p, instance, provider.cluster, j.Selectable.of(instance))
 		if v.status == authv1beta1.ResourceSliceConditionAccepted {
 			return v, nil
 		}

@@ -61,7 +61,8 @@ func TestSold(t *testing.T) {
 		{"storage that is asked for", "cpu=2,fast.storageclass.storage.k8s.io/requests.storage=10Gi", "fast.storageclass.storage.k8s.io/requests.storage=1Gi", "", "and 0 are reserved"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := sold(sliceAsking(test.asks), &v1alpha1.Placement{Reserved: amounts(test.reserved)}, "si-1", provider, []string{"security-policy", "own", "kubernetes.io/hostname", "offloading.liqo.io/node", v1alpha1.LabelZone})
+			instance := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: "si-1"}}
+			v := sold(sliceAsking(test.asks), &v1alpha1.Placement{Reserved: amounts(test.reserved)}, instance, provider, []string{"security-policy", "own", "kubernetes.io/hostname", "offloading.liqo.io/node", v1alpha1.LabelZone})
 			if test.denied != "" {
 				if v.status != authv1beta1.ResourceSliceConditionDenied || v.reason != reasonNotReserved || !strings.Contains(v.message, test.denied) || v.resources != nil {
 					t.Errorf("verdict is %+v, want it denied with %q", v, test.denied)
@@ -73,12 +74,24 @@ func TestSold(t *testing.T) {
 			}
 			want := map[string]string{
 				v1alpha1.LabelInstance: "si-1", v1alpha1.LabelCluster: "eu", v1alpha1.LabelRegion: "eu-de",
-				v1alpha1.LabelProvider: "acme", v1alpha1.LabelTier: "cloud", "security-policy": "strict",
+				v1alpha1.LabelProvider: "acme", v1alpha1.LabelTier: "cloud", "security-policy": "strict", v1alpha1.LabelPeer: v1alpha1.PeerMark(provider),
 			}
 			if !maps.Equal(v.labels, want) {
 				t.Errorf("node labels are %v, want %v", v.labels, want)
 			}
 		})
+	}
+}
+
+// The node of an instance that a pool has ordered shows the pool, and nothing of the provider.
+func TestANodeOfAPoolShowsThePool(t *testing.T) {
+	provider := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: "small-1", UID: "secret", Labels: map[string]string{"security-policy": "strict"}}}
+	provider.Spec.Provider, provider.Spec.Region, provider.Spec.Zone, provider.Spec.Tier = "acme", "eu-de", "a", "edge"
+	instance := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: "si-1"}, Spec: v1alpha1.ServiceInstanceSpec{Pool: &v1alpha1.PoolOrder{Pool: "eu-pool"}}}
+	v := sold(sliceAsking("cpu=1"), &v1alpha1.Placement{Reserved: amounts("cpu=1")}, instance, provider, []string{"security-policy"})
+	want := map[string]string{v1alpha1.LabelInstance: "si-1", v1alpha1.LabelCluster: "eu-pool", v1alpha1.LabelPeer: v1alpha1.PeerMark(provider)}
+	if !maps.Equal(v.labels, want) {
+		t.Errorf("node labels are %v, want %v", v.labels, want)
 	}
 }
 

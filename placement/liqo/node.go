@@ -50,7 +50,7 @@ func ensureNode(ctx context.Context, consumer, provider *side, d delivery.Delive
 	if err != nil {
 		return err
 	}
-	if err := judgeOne(ctx, provider, node, &d.Placement, d.Instance.Name, selectable); err != nil {
+	if err := judgeOne(ctx, provider, node, &d.Placement, d.Instance, selectable); err != nil {
 		return err
 	}
 	return consumer.hasNode(ctx, node, want)

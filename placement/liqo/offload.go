@@ -19,11 +19,12 @@ import (
 )
 
 // extension returns the NamespaceOffloading that extends the instance's namespace on a cluster
-// to other clusters behind virtual nodes of the instance there. It selects clusters, not nodes.
+// to other clusters behind virtual nodes of the instance there, by the values of a label that all nodes of a cluster have in
+// common. It selects clusters, not nodes.
 // If there are two virtual nodes for one cluster, Liqo (v1.2) evaluates the offloading for each
 // node, and the last result applies to the cluster. So another instance's node would end the
 // extension, and delete the namespace on that cluster.
-func (s *side) extension(t *tenant.Tenant, how v1alpha1.Offloading, to []string) *offloadingv1beta1.NamespaceOffloading {
+func (s *side) extension(t *tenant.Tenant, how v1alpha1.Offloading, key string, to []string) *offloadingv1beta1.NamespaceOffloading {
 	return &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName, Labels: t.Labels()},
 		Spec: offloadingv1beta1.NamespaceOffloadingSpec{
@@ -32,7 +33,7 @@ func (s *side) extension(t *tenant.Tenant, how v1alpha1.Offloading, to []string)
 			PodOffloadingStrategy:    offloadingv1beta1.PodOffloadingStrategyType(how.Pods),
 			ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key: consts.RemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: to,
+					Key: key, Operator: corev1.NodeSelectorOpIn, Values: to,
 				}},
 			}}},
 		},
