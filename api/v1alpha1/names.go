@@ -132,6 +132,10 @@ const (
 // CredentialsPolicy.Role gets in its instance's namespace: "sluice-edit" or "sluice-view".
 func MemberRole(role string) string { return "sluice-" + role }
 
+// OpaqueRole is MemberRole for instances that pools have ordered: it reads no events, in which Liqo and the members' kubelets
+// name clusters and machines.
+func OpaqueRole(role string) string { return MemberRole(role) + "-opaque" }
+
 // digest hashes its parts, each after its length, so that different lists of parts never
 // give the same input. 160 bits are ample against collisions and fit a label.
 func digest(parts ...string) string {

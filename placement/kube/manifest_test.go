@@ -45,14 +45,30 @@ func TestManifest(t *testing.T) {
 
 // What a consumer may do in its namespace, Sluice may do there too.
 func TestRolesStayBelowTheCeiling(t *testing.T) {
-	for name, rules := range map[string][]rbacv1.PolicyRule{"edit": editRules(), "view": viewRules()} {
-		t.Run(name, func(t *testing.T) {
-			for permission := range permissions(rules) {
+	for _, role := range consumerRoles() {
+		t.Run(role.name, func(t *testing.T) {
+			for permission := range permissions(role.rules) {
 				if !permissions(TenantRules())[permission] {
 					t.Errorf("%v is above the ceiling", permission)
 				}
 			}
 		})
+	}
+}
+
+// Whoever orders from a pool may do everything but read events, which name the pool's members.
+func TestOpaqueRolesReadNoEvents(t *testing.T) {
+	all := map[string]map[permission]bool{}
+	for _, role := range consumerRoles() {
+		all[role.name] = permissions(role.rules)
+	}
+	for _, name := range []string{"edit", "view"} {
+		opaque := all[v1alpha1.OpaqueRole(name)]
+		for permission := range all[v1alpha1.MemberRole(name)] {
+			if opaque[permission] == (permission.resource == "events") {
+				t.Errorf("%s: %v is allowed: %t", name, permission, opaque[permission])
+			}
+		}
 	}
 }
 
@@ -65,7 +81,7 @@ func TestRulesNeverEscalate(t *testing.T) {
 						t.Errorf("verb %s on %q", verb, rule.Resources)
 					}
 				}
-				may := map[string][]string{"cluster": {tenant.ClusterRole}, "tenant": {v1alpha1.MemberRole("edit"), v1alpha1.MemberRole("view")}}[name]
+				may := map[string][]string{"cluster": {tenant.ClusterRole}, "tenant": roleNames()}[name]
 				if slices.Contains(rule.Verbs, "bind") && !slices.Equal(rule.ResourceNames, may) {
 					t.Errorf("bind on %q, want it on %q only", rule.ResourceNames, may)
 				}

@@ -12,7 +12,6 @@ import (
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -30,10 +29,11 @@ const (
 // ConsumerRoles returns the ClusterRoles that bindings choose from. They give nothing until a binding
 // binds one of them in its instance's namespace.
 func ConsumerRoles() []tenant.Object {
-	role := func(name string, rules []rbacv1.PolicyRule) tenant.Object {
-		return rbacv1ac.ClusterRole(v1alpha1.MemberRole(name)).WithRules(ApplyRules(rules)...)
+	var roles []tenant.Object
+	for _, role := range consumerRoles() {
+		roles = append(roles, rbacv1ac.ClusterRole(role.name).WithRules(ApplyRules(role.rules)...))
 	}
-	return []tenant.Object{role("edit", editRules()), role("view", viewRules())}
+	return roles
 }
 
 // ApplyRules converts rules to their apply configuration.

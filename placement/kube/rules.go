@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -87,7 +88,7 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes", "tcproutes"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{workload.DNSEndpoints.Group}, Resources: []string{"dnsendpoints"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{v1alpha1.MemberRole("edit"), v1alpha1.MemberRole("view")}, Verbs: []string{"bind"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: roleNames(), Verbs: []string{"bind"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"create", "patch"}}, // of hooks with results; nothing beyond these rules
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "create", "patch", "delete"}},
@@ -96,6 +97,36 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list", "patch"}}, // to remove finalizers
 	}
 	return append(own, editRules()...)
+}
+
+// consumerRole is a ClusterRole that bindings choose.
+type consumerRole struct {
+	name  string
+	rules []rbacv1.PolicyRule
+}
+
+func consumerRoles() []consumerRole {
+	return []consumerRole{
+		{v1alpha1.MemberRole("edit"), editRules()}, {v1alpha1.MemberRole("view"), viewRules()},
+		{v1alpha1.OpaqueRole("edit"), withoutEvents(editRules())}, {v1alpha1.OpaqueRole("view"), withoutEvents(viewRules())},
+	}
+}
+
+func roleNames() (names []string) {
+	for _, role := range consumerRoles() {
+		names = append(names, role.name)
+	}
+	return names
+}
+
+// withoutEvents returns rules without the resource events.
+func withoutEvents(rules []rbacv1.PolicyRule) (left []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		if rule.Resources = lists.Without(rule.Resources, []string{"events"}); len(rule.Resources) > 0 {
+			left = append(left, rule)
+		}
+	}
+	return left
 }
 
 // editRules returns what a binding with the role edit may do: run workloads. It may not change who
