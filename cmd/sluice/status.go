@@ -19,9 +19,9 @@ func newStatusCommand(flags *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Count what there is, and list what is not ready, and why",
-		Long: `Count the clusters, brokers, credentials of providers, policies, offerings, peerings, instances, bindings and event
-sinks, and list each that is not ready, with the reason: the one that has been so for longest comes first. What is
-being changed at the moment is listed as well with -o wide.`,
+		Long: `Count the clusters, brokers, pools, credentials of providers, policies, offerings, peerings, instances, bindings and
+event sinks, and list each that is not ready, with the reason: the one that has been so for longest comes first. What
+is being changed at the moment is listed as well with -o wide.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.client(cmd)

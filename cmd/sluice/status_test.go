@@ -48,6 +48,12 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	set(far, &far.Status.Conditions, ready(false, "Refused", 12))
+	pool := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "small"}, Spec: v1alpha1.MemberClusterSpec{
+		Driver: v1alpha1.DriverPool, Pool: &v1alpha1.ClusterPool{Front: "eu"},
+	}}
+	if err := c.Create(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
 	for name, conditions := range map[string][]metav1.Condition{
 		"works":  {ready(true, v1alpha1.ReasonReady, 1)},
 		"failed": {ready(false, v1alpha1.ReasonFailed, 50)},
@@ -67,7 +73,7 @@ func TestStatus(t *testing.T) {
 	}
 	out := must("status")
 	rows := words(out)
-	for _, row := range []string{"cluster 2 1 0 1", "broker 1 0 0 1", "instance 5 1 2 2", "binding 0 0 0 0"} {
+	for _, row := range []string{"cluster 2 1 0 1", "broker 1 0 0 1", "pool 1 0 1 0", "instance 5 1 2 2", "binding 0 0 0 0"} {
 		if !slices.Contains(rows, row) {
 			t.Errorf("no row %q", row)
 		}
@@ -83,7 +89,7 @@ func TestStatus(t *testing.T) {
 	if wide := must("status", "-o", "wide"); !strings.Contains(wide, "cf/busy") || !strings.Contains(wide, "cf/new") || strings.Contains(wide, "cf/works") {
 		t.Errorf("wide:\n%s", wide)
 	}
-	if document := must("status", "-o", "json"); strings.Count(document, `"reason"`) != 6 || !strings.Contains(document, fmt.Sprintf("%q: %q", "name", "cf/waits")) {
+	if document := must("status", "-o", "json"); strings.Count(document, `"reason"`) != 7 || !strings.Contains(document, fmt.Sprintf("%q: %q", "name", "cf/waits")) {
 		t.Errorf("as JSON:\n%s", document)
 	}
 }

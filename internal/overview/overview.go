@@ -49,7 +49,7 @@ var kinds = []struct {
 	list client.ObjectList
 	what []string
 }{
-	{&v1alpha1.MemberClusterList{}, []string{"cluster", "broker"}}, {&v1alpha1.SelfDescriptionList{}, []string{"credential"}},
+	{&v1alpha1.MemberClusterList{}, []string{KindCluster, KindBroker, KindPool}}, {&v1alpha1.SelfDescriptionList{}, []string{"credential"}},
 	{&v1alpha1.PlacementPolicyList{}, []string{"policy"}}, {&v1alpha1.ServiceOfferingList{}, []string{"offering"}}, {&v1alpha1.PeeringList{}, []string{"peering"}},
 	{&v1alpha1.ServiceInstanceList{}, []string{"instance"}}, {&v1alpha1.ServiceBindingList{}, []string{"binding"}}, {&v1alpha1.EventSinkList{}, []string{"event sink"}},
 }
@@ -66,11 +66,11 @@ func Look(ctx context.Context, each Each) (*Overview, error) {
 			rows = append(rows, Counted{What: what})
 		}
 		err := each(ctx, k.list, func(object client.Object) error {
-			row := &rows[0]
-			if cluster, isCluster := object.(*v1alpha1.MemberCluster); isCluster && cluster.DriverName() == v1alpha1.DriverOSB {
-				row = &rows[1]
+			row := 0
+			if cluster, isCluster := object.(*v1alpha1.MemberCluster); isCluster {
+				row = slices.Index(k.what, KindOf(cluster))
 			}
-			o.judge(row, object)
+			o.judge(&rows[row], object)
 			return nil
 		})
 		if err != nil {
@@ -82,6 +82,24 @@ func Look(ctx context.Context, each Each) (*Overview, error) {
 		slices.SortStableFunc(troubles, func(a, b Trouble) int { return a.Since.Compare(b.Since.Time) })
 	}
 	return o, nil
+}
+
+// Kinds of member clusters, as the commands call them.
+const (
+	KindCluster = "cluster"
+	KindBroker  = "broker"
+	KindPool    = "pool"
+)
+
+// KindOf returns the kind of a member cluster.
+func KindOf(cluster *v1alpha1.MemberCluster) string {
+	switch cluster.DriverName() {
+	case v1alpha1.DriverOSB:
+		return KindBroker
+	case v1alpha1.DriverPool:
+		return KindPool
+	}
+	return KindCluster
 }
 
 // judge counts a resource, and notes it if it is not ready.
