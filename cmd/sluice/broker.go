@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/overview"
 )
 
 func newBrokerCommand(hub *hubFlags) *cobra.Command {
@@ -26,7 +26,8 @@ func newBrokerCommand(hub *hubFlags) *cobra.Command {
 		Short: "Manage brokers behind this one, from which instances of upstream plans are ordered",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newBrokerAddCommand(hub), newBrokerListCommand(hub), newBrokerDescribeCommand(hub), newBrokerRemoveCommand(hub))
+	cmd.AddCommand(newBrokerAddCommand(hub), newBrokerListCommand(hub), newBrokerDescribeCommand(hub),
+		newStandInRemoveCommand(hub, overview.KindBroker, "Deprovision them first, because their data are the broker's"))
 	return cmd
 }
 
@@ -42,7 +43,7 @@ type brokerAddFlags struct {
 }
 
 func newBrokerAddCommand(hub *hubFlags) *cobra.Command {
-	f := &brokerAddFlags{}
+	f := &brokerAddFlags{clusterAddFlags: clusterAddFlags{driver: v1alpha1.DriverOSB}}
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Register a broker, or change its description",
@@ -61,7 +62,9 @@ If the broker is registered already, only the given flags change it.`,
   sluice broker add cheap --url https://broker.example/osb --token-file cheap.token --allow mysql/small --price sluice.dev/instances=0.02
   sluice broker add lab --url http://10.1.2.3:8080 --address 10.1.2.0/24 --username sluice --password-file lab.password`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.add(cmd, hub, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.addAs(cmd, hub, overview.KindBroker, args[0], f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, "url", "", "URL of the broker, without /v2")
@@ -82,51 +85,8 @@ If the broker is registered already, only the given flags change it.`,
 	return cmd
 }
 
-func (f *brokerAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error {
-	c, err := hub.client(cmd)
-	if err != nil {
-		return err
-	}
-	ctx, given := cmd.Context(), givenOf(cmd)
-	broker := &v1alpha1.MemberCluster{}
-	err = c.Get(ctx, client.ObjectKey{Namespace: hub.namespace, Name: name}, broker)
-	switch {
-	case err == nil && broker.DriverName() != v1alpha1.DriverOSB:
-		return fmt.Errorf("broker %s: a member cluster has that name: take another", name)
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("broker %s: %w", name, err)
-	case err != nil:
-		broker.Namespace, broker.Name = hub.namespace, name
-	}
-	isNew := apierrors.IsNotFound(err)
-	f.driver = v1alpha1.DriverOSB
-	if err := errors.Join(f.describe(broker, given), f.describeBroker(broker, given)); err != nil {
-		return fmt.Errorf("broker %s: %w", name, err)
-	}
-	if err := f.store(ctx, c, hub, broker, given); err != nil {
-		return fmt.Errorf("broker %s: %w", name, err)
-	}
-	if isNew {
-		err = c.Create(ctx, broker)
-	} else {
-		err = c.Update(ctx, broker)
-	}
-	if err != nil {
-		return fmt.Errorf("broker %s: %w", name, err)
-	}
-	if f.wait == 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "broker %s: registered\n", name)
-		return nil
-	}
-	if err := awaitReady(ctx, cmd.OutOrStdout(), c, "broker", broker, f.wait); err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "broker %s: ready, %s may be ordered\n", name, count(len(plansOf(broker)), "plan"))
-	return nil
-}
-
-// describeBroker applies the flags on the command line.
-func (f *brokerAddFlags) describeBroker(cluster *v1alpha1.MemberCluster, given given) error {
+// describeOwn implements standIn.
+func (f *brokerAddFlags) describeOwn(cluster *v1alpha1.MemberCluster, given given) error {
 	if cluster.Spec.Broker == nil {
 		cluster.Spec.Broker = &v1alpha1.UpstreamBroker{RefreshSeconds: int32(f.refresh / time.Second)}
 		if f.url == "" {
@@ -167,8 +127,8 @@ func (f *brokerAddFlags) describeBroker(cluster *v1alpha1.MemberCluster, given g
 	return nil
 }
 
-// store keeps the credentials, if some are given.
-func (f *brokerAddFlags) store(ctx context.Context, c client.Client, hub *hubFlags, broker *v1alpha1.MemberCluster, given given) error {
+// prepare implements standIn: it keeps the credentials, if some are given.
+func (f *brokerAddFlags) prepare(ctx context.Context, c client.Client, hub *hubFlags, broker *v1alpha1.MemberCluster, given given) error {
 	if !given("username", "password-file", "token-file", "credentials-file") {
 		if broker.UID == "" {
 			return errors.New("name its credentials with --username and --password-file, --token-file, or --credentials-file")
@@ -189,6 +149,11 @@ func (f *brokerAddFlags) store(ctx context.Context, c client.Client, hub *hubFla
 	}
 	broker.Spec.Access, err = store.Store(ctx, broker, document)
 	return err
+}
+
+// offers implements standIn.
+func (f *brokerAddFlags) offers(_ context.Context, _ client.Client, broker *v1alpha1.MemberCluster) (string, error) {
+	return count(len(plansOf(broker)), "plan") + " may be ordered", nil
 }
 
 func (f *brokerAddFlags) credentials() (credentials osbclient.Credentials, err error) {
@@ -214,34 +179,4 @@ func (f *brokerAddFlags) credentials() (credentials osbclient.Credentials, err e
 		credentials.Token = secret("--token-file", f.tokenFile)
 	}
 	return credentials, errors.Join(err, credentials.Check())
-}
-
-func newBrokerRemoveCommand(hub *hubFlags) *cobra.Command {
-	var patience time.Duration
-	cmd := &cobra.Command{
-		Use:   "remove NAME",
-		Short: "Take a broker out of the inventory; one with instances is refused",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client(cmd)
-			if err != nil {
-				return err
-			}
-			key := client.ObjectKey{Namespace: hub.namespace, Name: args[0]}
-			broker, err := getBroker(cmd.Context(), c, key)
-			if err != nil {
-				return err
-			}
-			ordered, err := orderedFrom(cmd.Context(), c, broker)
-			if err != nil {
-				return err
-			}
-			if len(ordered) > 0 {
-				return fmt.Errorf("broker %s: %s there: %s. Deprovision them first, because their data are the broker's", key.Name, count(len(ordered), "instance"), some(ordered))
-			}
-			return removeCluster(cmd.Context(), cmd.OutOrStdout(), c, "broker", key, patience)
-		},
-	}
-	cmd.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait until it is removed; 0 does not wait")
-	return cmd
 }

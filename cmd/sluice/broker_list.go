@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/internal/overview"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -26,15 +27,11 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var clusters v1alpha1.MemberClusterList
-			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
-				return fmt.Errorf("list brokers: %w", err)
+			clusters, instances, err := readInventory(cmd.Context(), c, hub.namespace)
+			if err != nil {
+				return err
 			}
-			brokers := slices.DeleteFunc(clusters.Items, func(c v1alpha1.MemberCluster) bool { return c.DriverName() != v1alpha1.DriverOSB })
-			var instances v1alpha1.ServiceInstanceList
-			if err := c.List(cmd.Context(), &instances, client.InNamespace(hub.namespace)); err != nil {
-				return fmt.Errorf("list service instances: %w", err)
-			}
+			brokers := ofKind(clusters, overview.KindBroker)
 			t := table{header: []string{"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "DEPTH", "PLANS", "GONE", "INSTANCES", "URL", "AGE"}, wide: []string{"PROVIDER", "DEPTH"}}
 			for i := range brokers {
 				b := &brokers[i]
@@ -44,7 +41,7 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 				}
 				t.rows = append(t.rows, []string{
 					b.Name, readiness(b), admission(b), orDash(b.Spec.Provider), orDash(b.Region()), depth(b), fmt.Sprint(len(plansOf(b))), fmt.Sprint(gone),
-					fmt.Sprint(len(instancesAt(b.Name, instances.Items))), b.Spec.Broker.URL, age(v1alpha1.CreatedOf(b)),
+					fmt.Sprint(len(instancesAt(b.Name, instances))), b.Spec.Broker.URL, age(v1alpha1.CreatedOf(b)),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), brokers, t)
@@ -64,7 +61,7 @@ func newBrokerDescribeCommand(hub *hubFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			b, err := getBroker(cmd.Context(), c, client.ObjectKey{Namespace: hub.namespace, Name: args[0]})
+			b, err := getAs(cmd.Context(), c, overview.KindBroker, client.ObjectKey{Namespace: hub.namespace, Name: args[0]})
 			if err != nil {
 				return err
 			}
@@ -217,45 +214,10 @@ func describeSold(ctx context.Context, c client.Client, d *details, b *v1alpha1.
 // withdrawn describes a plan of which no candidate is offered.
 const withdrawn = "withdrawn: no broker offers it any more; new orders are refused, instances go on"
 
-func getBroker(ctx context.Context, c client.Client, key client.ObjectKey) (*v1alpha1.MemberCluster, error) {
-	b := &v1alpha1.MemberCluster{}
-	if err := c.Get(ctx, key, b); err != nil {
-		return nil, fmt.Errorf("broker %s: %w", key.Name, err)
-	}
-	if b.Spec.Broker == nil {
-		return nil, fmt.Errorf("broker %s: it is a member cluster: use `sluice cluster`", key.Name)
-	}
-	return b, nil
-}
-
 // plansOf returns the plans that may be ordered.
 func plansOf(b *v1alpha1.MemberCluster) []v1alpha1.OfferedPlan {
 	if b.Status.Broker == nil {
 		return nil
 	}
 	return b.Status.Broker.Plans
-}
-
-// orderedFrom returns the instances at a broker.
-func orderedFrom(ctx context.Context, c client.Client, b *v1alpha1.MemberCluster) (ordered []string, err error) {
-	var instances v1alpha1.ServiceInstanceList
-	if err := c.List(ctx, &instances, client.InNamespace(b.Namespace)); err != nil {
-		return nil, fmt.Errorf("list service instances: %w", err)
-	}
-	return instancesAt(b.Name, instances.Items), nil
-}
-
-// instancesAt names those of the instances that are at a broker, or have left something there.
-func instancesAt(broker string, instances []v1alpha1.ServiceInstance) (names []string) {
-	for i := range instances {
-		if one := &instances[i]; one.Status.IsOn(broker) || slices.Contains(one.Status.LeftClusters(), broker) {
-			names = append(names, nameForPeople(one))
-		}
-	}
-	return names
-}
-
-// nameForPeople returns an instance's id and platform.
-func nameForPeople(instance *v1alpha1.ServiceInstance) string {
-	return fmt.Sprintf("%s (%s)", printable(instance.Spec.InstanceID), instance.Spec.Platform)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/overview"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/registration"
 )
@@ -76,11 +78,21 @@ credentials, that the cluster is this offering (sluice sd --help).`,
 // register registers Sluice on the cluster that the administrator's flags name, and the
 // cluster in the hub.
 func (f *clusterAddFlags) register(cmd *cobra.Command, hub *hubFlags, name string, change func(*v1alpha1.MemberCluster) error) error {
-	admin, err := f.admin.config(cmd)
+	r, err := hub.registrar(cmd)
 	if err != nil {
 		return err
 	}
-	r, err := hub.registrar(cmd)
+	key, known := client.ObjectKey{Namespace: hub.namespace, Name: name}, &v1alpha1.MemberCluster{}
+	if err := r.hub.Client.Get(cmd.Context(), key, known); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+	changeCluster := func(cluster *v1alpha1.MemberCluster) error {
+		return cmp.Or(checkKind(cluster, overview.KindCluster), change(cluster))
+	}
+	if err := changeCluster(known); err != nil { // before a kubeconfig is asked for
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+	admin, err := f.admin.config(cmd)
 	if err != nil {
 		return err
 	}
@@ -97,7 +109,7 @@ func (f *clusterAddFlags) register(cmd *cobra.Command, hub *hubFlags, name strin
 		}
 		f.reader.token = &access
 	}
-	return r.register(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: name}, admin, f.admin.server != "", change)
+	return r.register(cmd.Context(), key, admin, f.admin.server != "", changeCluster)
 }
 
 func newClusterRenewCommand(hub *hubFlags) *cobra.Command {
@@ -110,20 +122,7 @@ and store the new token. Nothing else changes: provider, region, prices and requ
 have an administrator's rights, and must be of the cluster that is registered by that name.`,
 		Example: `  sluice cluster renew eu-1 --context kind-eu-1`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client(cmd)
-			if err != nil {
-				return err
-			}
-			cluster := &v1alpha1.MemberCluster{}
-			if err := c.Get(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: args[0]}, cluster); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("cluster %s: %w", args[0], err)
-			}
-			if err := checkRenewable(cluster); err != nil { // before a kubeconfig is asked for
-				return fmt.Errorf("cluster %s: %w", args[0], err)
-			}
-			return f.register(cmd, hub, args[0], checkRenewable)
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.register(cmd, hub, args[0], checkRenewable) },
 	}
 	f.admin.bind(cmd, "member cluster")
 	f.admin.bindServer(cmd)

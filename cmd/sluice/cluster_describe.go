@@ -55,6 +55,16 @@ func describeCluster(w io.Writer, m *v1alpha1.MemberCluster, instances []v1alpha
 	d := newDetails(w)
 	d.line("Cluster", "%s", m.Name)
 	d.line("Driver", "%s", m.DriverName())
+	on := describeSupply(d, m, instances)
+	d.line("Instances", "%d", len(on))
+	list(d, "", on, func(s v1alpha1.EventSubject) string { return s.Name + " (" + s.Platform + "/" + s.InstanceID + ")" })
+	describeEvents(d, events)
+	return d.flush()
+}
+
+// describeSupply prints what a member cluster of any kind sells, where, and whether it takes orders, and returns the instances
+// that are on it.
+func describeSupply(d *details, m *v1alpha1.MemberCluster, instances []v1alpha1.ServiceInstance) (on []v1alpha1.EventSubject) {
 	d.line("Provider", "%s", orDash(m.Spec.Provider))
 	d.line("Region", "%s", strings.Join(slices.DeleteFunc([]string{orDash(m.Region()), m.Spec.Zone, string(m.Spec.Tier)}, func(s string) bool { return s == "" }), ", "))
 	if version := m.Status.KubernetesVersion; version != "" {
@@ -69,7 +79,7 @@ func describeCluster(w io.Writer, m *v1alpha1.MemberCluster, instances []v1alpha
 		}
 		d.line(condition.Type, "%s", text)
 	}
-	known, sold, on := placement.ClusterOf(m, time.Now()), placement.Resources{}, []v1alpha1.EventSubject{}
+	known, sold := placement.ClusterOf(m, time.Now()), placement.Resources{}
 	for i := range instances {
 		if held := placement.Ledger(&instances[i].Status)[m.Name]; held != nil {
 			sold.Add(held, 1)
@@ -97,10 +107,7 @@ func describeCluster(w io.Writer, m *v1alpha1.MemberCluster, instances []v1alpha
 	list(d, "Proven", m.Status.Claims, func(claim v1alpha1.Claim) string {
 		return fmt.Sprintf("%s = %s, %s, until %s", claim.Name, claim.Value, claim.Assurance, date(claim.ExpiresAt))
 	})
-	d.line("Instances", "%d", len(on))
-	list(d, "", on, func(s v1alpha1.EventSubject) string { return s.Name + " (" + s.Platform + "/" + s.InstanceID + ")" })
-	describeEvents(d, events)
-	return d.flush()
+	return on
 }
 
 // capacityOf says how a resource of a cluster is divided, of which an amount is sold.

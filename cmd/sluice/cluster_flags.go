@@ -49,11 +49,7 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	f.admin.bindServer(cmd)
 	flags.StringVar(&f.consumerServer, "consumer-server", "", "URL at which consumers reach the cluster's API server, if it is not the one that Sluice uses")
 	f.bindDescription(cmd)
-	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "factor by which a resource is oversubscribed, for instance cpu=1.5")
-	flags.StringToStringVar(&f.sell, "sell", nil, "largest part of the cluster that is sold, in percent or by resource, for instance share=80,cpu=10; the rest is held back")
-	flags.StringSliceVar(&f.hide, "hide", nil, "resources of the cluster that count as absent, for instance nvidia.com/gpu")
-	flags.StringVar(&f.latitude, "latitude", "", "latitude of the cluster in decimal degrees, north positive")
-	flags.StringVar(&f.longitude, "longitude", "", "longitude of the cluster in decimal degrees, east positive")
+	f.bindSale(cmd)
 	bindManifest(cmd, &f.manifest, &f.driver)
 	f.reader.bind(cmd)
 	f.liqo.bind(cmd)
@@ -75,6 +71,16 @@ func (f *clusterAddFlags) bindDescription(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
 	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
 	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+}
+
+// bindSale binds the flags that say how much of a cluster is sold, and where it is.
+func (f *clusterAddFlags) bindSale(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "factor by which a resource is oversubscribed, for instance cpu=1.5")
+	flags.StringToStringVar(&f.sell, "sell", nil, "largest part of the cluster that is sold, in percent or by resource, for instance share=80,cpu=10; the rest is held back")
+	flags.StringSliceVar(&f.hide, "hide", nil, "resources of the cluster that count as absent, for instance nvidia.com/gpu")
+	flags.StringVar(&f.latitude, "latitude", "", "latitude of the cluster in decimal degrees, north positive")
+	flags.StringVar(&f.longitude, "longitude", "", "longitude of the cluster in decimal degrees, east positive")
 }
 
 func (f *clusterAddFlags) bindCapacity(cmd *cobra.Command, usage string) {

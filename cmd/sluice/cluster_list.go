@@ -2,13 +2,14 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/overview"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -23,24 +24,20 @@ func newClusterListCommand(hub *hubFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var clusters v1alpha1.MemberClusterList
-			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
-				return fmt.Errorf("list member clusters: %w", err)
+			all, instances, err := readInventory(cmd.Context(), c, hub.namespace)
+			if err != nil {
+				return err
 			}
-			var instances v1alpha1.ServiceInstanceList
-			if err := c.List(cmd.Context(), &instances, client.InNamespace(hub.namespace)); err != nil {
-				return fmt.Errorf("list service instances: %w", err)
-			}
-			return output.print(cmd.OutOrStdout(), clusters.Items, clusterTable(clusters.Items, instances.Items))
+			clusters := ofKind(all, overview.KindCluster)
+			return output.print(cmd.OutOrStdout(), clusters, clusterTable(clusters, instances))
 		},
 	}
 	output.bind(cmd)
 	return cmd
 }
 
-// clusterTable shows clusters with the reservations of instances on them, and the free
-// capacity by the rules of placement.
-func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceInstance) table {
+// inventoryOf returns the inventory of clusters, with the reservations of instances.
+func inventoryOf(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceInstance) *placement.Snapshot {
 	inventory := placement.NewInventory()
 	for i := range clusters {
 		inventory.UpsertCluster(placement.ClusterOf(&clusters[i], time.Now()))
@@ -48,45 +45,53 @@ func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.Servic
 	for i := range instances {
 		inventory.Reserve(placement.HoldingOf(&instances[i]))
 	}
-	snapshot := inventory.Snapshot()
+	return inventory.Snapshot()
+}
+
+// amountColumns are the titles of the cells of amountsOf; wideAmounts are those of them that only wide tables show.
+var (
+	amountColumns = []string{"CPU", "CPU SOLD", "CPU OTHERS", "CPU FREE", "MEMORY", "MEMORY SOLD", "MEMORY OTHERS", "MEMORY FREE"}
+	wideAmounts   = []string{"CPU OTHERS", "MEMORY OTHERS"}
+)
+
+// amountsOf returns how the cores and the memory of a cluster are divided, with the free amounts by the rules of placement.
+func amountsOf(cluster *v1alpha1.MemberCluster, snapshot *placement.Snapshot) (cells []string) {
+	sold := placement.Resources{}
+	for _, reservation := range snapshot.Reservations(cluster.Name) {
+		sold.Add(reservation.Resources, 1)
+	}
+	free := placement.Resources{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		free[name] = max(0, snapshot.Free(cluster.Name, name))
+	}
+	all, others := cluster.Status.Allocatable, cluster.Status.ForeignUse
+	if cluster.Spec.Driver == v1alpha1.DriverCAPI {
+		all = cluster.Spec.Capacity
+	}
+	cells = append(cells, all.Cpu().String()+forSale(cluster, corev1.ResourceCPU))
+	for _, list := range []corev1.ResourceList{sold.List(), others, free.List()} {
+		cells = append(cells, list.Cpu().String())
+	}
+	cells = append(cells, gib(all.Memory())+forSale(cluster, corev1.ResourceMemory))
+	for _, list := range []corev1.ResourceList{sold.List(), others, free.List()} {
+		cells = append(cells, gib(list.Memory()))
+	}
+	return cells
+}
+
+// clusterTable shows clusters with the reservations of instances on them.
+func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceInstance) table {
+	snapshot := inventoryOf(clusters, instances)
 	t := table{
-		header: []string{
-			"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "TIER", "NODES", "CPU", "CPU SOLD", "CPU OTHERS", "CPU FREE",
-			"MEMORY", "MEMORY SOLD", "MEMORY OTHERS", "MEMORY FREE", "VERSION", "AGE",
-		},
-		wide: []string{"PROVIDER", "CPU OTHERS", "MEMORY OTHERS"},
+		header: slices.Concat([]string{"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "TIER", "NODES"}, amountColumns, []string{"VERSION", "AGE"}),
+		wide:   append([]string{"PROVIDER"}, wideAmounts...),
 	}
 	for i := range clusters {
 		cluster := &clusters[i]
-		if cluster.DriverName() == v1alpha1.DriverOSB {
-			continue // sluice broker list
-		}
-		sold := placement.Resources{}
-		for _, reservation := range snapshot.Reservations(cluster.Name) {
-			for name, amount := range reservation.Resources {
-				sold[name] += amount
-			}
-		}
-		free := placement.Resources{}
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			free[name] = max(0, snapshot.Free(cluster.Name, name))
-		}
-		all, others := cluster.Status.Allocatable, cluster.Status.ForeignUse
-		if cluster.Spec.Driver == v1alpha1.DriverCAPI {
-			all = cluster.Spec.Capacity
-		}
-		row := []string{
-			cluster.Name, readiness(cluster), admission(cluster), orDash(cluster.Spec.Provider), orDash(cluster.Spec.Region), string(cluster.Spec.Tier), fmt.Sprint(cluster.Status.Nodes),
-		}
-		row = append(row, all.Cpu().String()+forSale(cluster, corev1.ResourceCPU))
-		for _, list := range []corev1.ResourceList{sold.List(), others, free.List()} {
-			row = append(row, list.Cpu().String())
-		}
-		row = append(row, gib(all.Memory())+forSale(cluster, corev1.ResourceMemory))
-		for _, list := range []corev1.ResourceList{sold.List(), others, free.List()} {
-			row = append(row, gib(list.Memory()))
-		}
-		t.rows = append(t.rows, append(row, orDash(cluster.Status.KubernetesVersion), age(v1alpha1.CreatedOf(cluster))))
+		t.rows = append(t.rows, slices.Concat(
+			[]string{cluster.Name, readiness(cluster), admission(cluster), orDash(cluster.Spec.Provider), orDash(cluster.Spec.Region), string(cluster.Spec.Tier), fmt.Sprint(cluster.Status.Nodes)},
+			amountsOf(cluster, snapshot), []string{orDash(cluster.Status.KubernetesVersion), age(v1alpha1.CreatedOf(cluster))},
+		))
 	}
 	return t
 }

@@ -74,6 +74,15 @@ func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) err
 		return fmt.Errorf("cluster %s: %s %s on it: %s. Deprovision, or move off by sluice cluster drain %s, then try again; "+
 			"with --when-empty it takes nothing new from now on, and leaves by itself", key.Name, count(len(on), "instance"), verb, some(on), key.Name)
 	}
+	var clusters v1alpha1.MemberClusterList
+	if err := c.List(ctx, &clusters, client.InNamespace(key.Namespace)); err != nil {
+		return fmt.Errorf("list member clusters: %w", err)
+	}
+	for i := range clusters.Items {
+		if pool := clusters.Items[i].Spec.Pool; pool != nil && pool.Front == key.Name {
+			return fmt.Errorf("cluster %s: it is the front of pool %[2]s: give the pool another one with `sluice pool add %[2]s --front HUB`, or remove it first", key.Name, clusters.Items[i].Name)
+		}
+	}
 	var cluster v1alpha1.MemberCluster
 	if err := c.Get(ctx, key, &cluster); err != nil {
 		return fmt.Errorf("cluster %s: %w", key.Name, err)

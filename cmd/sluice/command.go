@@ -51,6 +51,7 @@ Consumers, of this or any other OSB broker, start with:
 		newDoctorCommand(hub),
 		newClusterCommand(hub),
 		newBrokerCommand(hub),
+		newPoolCommand(hub),
 		newPeeringCommand(hub),
 		newCatalogCommand(hub),
 		newProviderCommand(hub),

@@ -208,8 +208,13 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []
 		d.line("Via", "the hubs %s", strings.Join(via, ", "))
 	}
 	d.line("Plan", "%s", plans.of(instance))
+	if order := instance.Spec.Pool; order != nil {
+		d.line("For", "instance %s of %s, which is ordered from pool %s", order.Instance, order.Platform, order.Pool)
+	}
 	placed := instance.Status.InForce()
-	if i := slices.IndexFunc(placed, func(p *v1alpha1.Placement) bool { return p.Upstream != nil }); i >= 0 {
+	if i := slices.IndexFunc(placed, func(p *v1alpha1.Placement) bool { return p.Pool != nil }); i >= 0 {
+		d.line("Ordered", "from pool %s, whose own order is the instance %s", placed[i].Cluster, placed[i].Pool.Instance)
+	} else if i := slices.IndexFunc(placed, func(p *v1alpha1.Placement) bool { return p.Upstream != nil }); i >= 0 {
 		d.line("Ordered", "%s from %s", placed[i].Upstream.Name(), placed[i].Cluster)
 		if at := placed[i].Upstream.Dashboard; at != nil {
 			d.line("Dashboard", "%s", cmp.Or(at.URL, "none"))

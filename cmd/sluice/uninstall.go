@@ -90,6 +90,7 @@ func refuseInstances(ctx context.Context, c client.Client, namespace string) err
 		policy := instance.Labels[v1alpha1.LabelElastic]
 		switch {
 		case instance.MeasuredCluster() != "": // a probe leaves with its cluster
+		case instance.Spec.Pool != nil: // a pool's order leaves with the consumer's, which is counted
 		case instance.Spec.Platform == v1alpha1.PlatformSelf && policy != "":
 			made, policies = append(made, instance.Name), append(policies, policy)
 		default:
