@@ -132,5 +132,5 @@ func (a *account) withdraw(ctx context.Context) error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	return &pendingError{fmt.Sprintf("Liqo on %s has not released %d addresses yet", a.connection.Cluster, len(addresses)), goneCheck}
+	return &pendingError{fmt.Sprintf("Liqo on %s has not released %d addresses yet", a.shown, len(addresses)), goneCheck}
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
-	"github.com/sluice-dev/sluice/internal/seal"
 )
 
 // bind creates the accounts and stores the credentials, or records what it waits for.
@@ -49,7 +48,7 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	if err != nil && b.Status.Upstream != nil && overdue {
 		return c.failUpstream(ctx, b, instance, "the provider did not bind the instance in time")
 	}
-	if failed := (*hookError)(nil); errors.As(err, &failed) {
+	if failed := finalError(nil); errors.As(err, &failed) {
 		log.FromContext(ctx).Info("bind failed", "binding", b.Name, "reason", failed.Error())
 		return reconcile.Result{}, c.fail(ctx, b, failed.public())
 	}
@@ -60,6 +59,12 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
 	}
 	return c.succeed(ctx, b, instance, issued, found)
+}
+
+// finalError is an error that ends a bind. public returns the part that end users may read.
+type finalError interface {
+	error
+	public() string
 }
 
 // unboundError is the reason why an instance cannot be bound.
@@ -121,8 +126,12 @@ func (c *Controller) age(b *v1alpha1.ServiceBinding) time.Duration {
 	return c.Clock.Since(v1alpha1.CreatedOf(b).Time)
 }
 
-// patience returns how long a bind is tried: at a broker, at least as long as its plan allows to poll.
+// patience returns how long a bind is tried: at a broker, at least as long as its plan allows to poll; on a pool, until the
+// pool has given up.
 func (c *Controller) patience(instance *v1alpha1.ServiceInstance) time.Duration {
+	if poolOf(instance) != nil {
+		return c.Patience + 2*slowestRetry
+	}
 	if p := upstreamOf(instance); p != nil {
 		return max(c.Patience, time.Duration(p.Upstream.PollingSeconds)*time.Second)
 	}
@@ -145,8 +154,8 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 		return err
 	}
 	named, addressed := lists.Union(b.Status.Clusters, clustersOf(instance)), lists.Union(b.Status.AddressClusters, addressedOf(instance))
-	secured = c.nameUpstream(b, instance) || secured
-	if !secured && len(named) == len(b.Status.Clusters) && len(addressed) == len(b.Status.AddressClusters) {
+	ordered := c.nameUpstream(b, instance) || namePool(b, instance)
+	if !secured && !ordered && len(named) == len(b.Status.Clusters) && len(addressed) == len(b.Status.AddressClusters) {
 		return nil
 	}
 	b.Status.Clusters, b.Status.AddressClusters = named, addressed
@@ -168,6 +177,10 @@ func (c *Controller) waitBound(ctx context.Context, b *v1alpha1.ServiceBinding, 
 // for the other. For a young bind without its addresses it returns *pendingError before any token is
 // issued, so that the answer contains the endpoints: many platforms never fetch a binding.
 func (c *Controller) issueAndFind(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (all []issued, found findings, err error) {
+	if p := poolOf(instance); p != nil {
+		all, err := c.bindPool(ctx, b, p)
+		return all, found, err
+	}
 	if isPeered(instance) {
 		found = c.findEndpoints(ctx, b, instance)
 		if found.pending && !finished(b) && c.age(b) < addressPatience {
@@ -202,7 +215,7 @@ func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, i
 				return err
 			})
 			if err != nil {
-				return &clusterError{cluster: cluster, doing: "issue credentials", err: err}
+				return &clusterError{cluster: cluster, shown: shownAs(instance, cluster), doing: "issue credentials", err: err}
 			}
 			return nil
 		})
@@ -238,7 +251,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		return reconcile.Result{}, err
 	}
 	isFirst := b.Status.SealedCredentials == nil
-	b.Status.SealedCredentials, err = c.Keys.Seal(object, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(v1alpha1.UIDOf(b))))
+	b.Status.SealedCredentials, err = c.Keys.Seal(object, sealedFor(b))
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("seal credentials: %w", err)
 	}
@@ -265,17 +278,16 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		b.Status.IssuedAt = &metav1.Time{Time: now}
 		b.Status.RenewBefore = &metav1.Time{Time: renewBefore(now, expires.Time, b.Spec.Credentials)}
 	}
-	if bound := boundUpstream(all); bound != nil {
-		c.tellUpstream(b, bound)
-		b.Status.Upstream.Operation = nil
+	if handed := handedOf(all); handed != nil {
+		handed.record(&b.Status)
 	}
 	c.begin(b, v1alpha1.OperationBind)
 	issuing := v1alpha1.Event{Type: v1alpha1.EventReissued, Clusters: b.Status.Issued}
 	if isFirst {
 		issuing.Type, issuing.After = v1alpha1.EventBound, c.since(b)
 	}
-	if expires != nil {
-		issuing.Message = "until " + expires.UTC().Format(time.RFC3339)
+	if ends := b.Status.ExpiresAt; ends != nil {
+		issuing.Message = "until " + ends.UTC().Format(time.RFC3339)
 	}
 	c.happened(b, issuing)
 	c.finish(b, v1alpha1.StateSucceeded, "")
@@ -291,8 +303,8 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 // reveal returns the JSON to seal: credentials for clusters; for an instance of virtual nodes in
 // the consumer's own cluster, the names of the nodes; and for a workload, what its plan says.
 func (c *Controller) reveal(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, credentials Credentials, found findings) (json.RawMessage, error) {
-	if bound := boundUpstream(all); bound != nil {
-		return revealUpstream(bound), nil
+	if handed := handedOf(all); handed != nil {
+		return handed.credentials.Reveal(), nil
 	}
 	if workloadOf(instance) != nil {
 		return c.revealWorkload(ctx, b, instance, credentials, found)
@@ -318,7 +330,9 @@ func renewBefore(now, expires time.Time, policy v1alpha1.CredentialsPolicy) time
 
 // clusterError is a failure on one cluster. Its text is only for the log.
 type clusterError struct {
-	cluster, doing string
+	// cluster, and the name by which the consumer knows it.
+	cluster, shown string
+	doing          string
 	err            error
 }
 
@@ -338,7 +352,7 @@ func publicReason(err error) string {
 	}
 	var failed *clusterError
 	if errors.As(err, &failed) {
-		return fmt.Sprintf("waiting for cluster %s to %s", failed.cluster, failed.doing)
+		return fmt.Sprintf("waiting for cluster %s to %s", failed.shown, failed.doing)
 	}
 	return "waiting"
 }

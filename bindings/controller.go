@@ -91,6 +91,7 @@ func (c *Controller) SetupWithManager(m ctrl.Manager) error {
 		Named("servicebinding").
 		// A deletion changes the generation, and a renewal is requested by an annotation.
 		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, issuedAnew))).
+		Watches(&v1alpha1.ServiceBinding{}, handler.EnqueueRequestsFromMapFunc(orderedFor), builder.WithPredicates(takenAnew)).
 		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.concernedBy), builder.WithPredicates(instanceTurned)).
 		WatchesRawSource(source.Func(c.wakeByPlaces)).
 		WithOptions(controller.Options{
@@ -167,10 +168,16 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	c.Recorder.Read(ctx, &binding)
 	defer c.Recorder.Done(&binding)
+	orphaned, err := c.isOrphaned(ctx, &binding)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	carryOut := c.bind
 	switch {
 	case !binding.DeletionTimestamp.IsZero():
 		carryOut = c.unbind
+	case orphaned:
+		return reconcile.Result{}, c.delete(ctx, &binding)
 	case finished(&binding):
 		carryOut = c.follow
 	}

@@ -52,6 +52,11 @@ type revealedCluster struct {
 	CertificateAuthority string `json:"certificate_authority"`
 }
 
+// sealedFor returns the context to which the credentials of a binding are sealed.
+func sealedFor(b *v1alpha1.ServiceBinding) []byte {
+	return seal.Owner("ServiceBinding", b.Namespace, b.Name, string(v1alpha1.UIDOf(b)))
+}
+
 // Reveal returns the OSB credentials object with its tokens. The caller must seal it at
 // once.
 func (c Credentials) Reveal() (json.RawMessage, error) {

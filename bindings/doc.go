@@ -30,6 +30,15 @@
 // seconds). Its permissions end with the RoleBinding, which API servers notice within
 // milliseconds.
 //
+// A binding of an instance on a pool is one of the instance that the pool has ordered for itself, the inner binding: a
+// ServiceBinding of v1alpha1.PlatformSelf with the name of the outer one as v1alpha1.LabelBinding.
+//
+//   - status.pool names the inner binding before that is created. The outer one takes over its credentials, endpoints and
+//     times, follows their changes, and goes after it.
+//   - No name of a pool's cluster gets into an outer binding. Inner ones give clusters the name of the pool in all that
+//     consumers read (shownAs); reasons that are put together of several clusters have another text (absentError). The
+//     status.clusters and the events of an inner binding are for operators, and have the clusters' own names.
+//
 // If the instance is virtual nodes of the consumer's own cluster, there is no account and no
 // token: the credentials are the names of the nodes.
 //

@@ -3,6 +3,7 @@ package bindings
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -123,7 +124,7 @@ func (c *Controller) lostAccount(ctx context.Context, b *v1alpha1.ServiceBinding
 		case lost:
 			return cluster, nil
 		case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown && !member.IsUnknown(err):
-			unread = errors.Join(unread, &clusterError{cluster: cluster, doing: "read the account", err: err})
+			unread = errors.Join(unread, &clusterError{cluster: cluster, shown: shownAs(instance, cluster), doing: "read the account", err: err})
 		}
 	}
 	return "", unread
@@ -155,8 +156,16 @@ func (c *Controller) outlive(ctx context.Context, b *v1alpha1.ServiceBinding) (r
 	if !apierrors.IsNotFound(err) {
 		return reconcile.Result{}, err // it exists again, or the read failed
 	}
-	err = c.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID})
-	return reconcile.Result{}, client.IgnoreNotFound(err)
+	return reconcile.Result{}, c.delete(ctx, b)
+}
+
+// delete deletes a binding, which is then unbound.
+func (c *Controller) delete(ctx context.Context, b *v1alpha1.ServiceBinding) error {
+	err := c.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete binding %s: %w", b.Name, err)
+	}
+	return nil
 }
 
 // lapse records that no credentials are issued: the instance is displaced

@@ -15,6 +15,30 @@ func placementsOf(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
 	return instance.Status.Delivered.Decision.Placements
 }
 
+// placementWhere returns the first placement of a delivered instance for which is returns true; nil if there is none.
+func placementWhere(instance *v1alpha1.ServiceInstance, is func(*v1alpha1.Placement) bool) *v1alpha1.Placement {
+	placements := placementsOf(instance)
+	for i := range placements {
+		if is(&placements[i]) {
+			return &placements[i]
+		}
+	}
+	return nil
+}
+
+// isOrderedOn reports whether the instance is ordered from another broker or a pool, which has the accounts of its bindings.
+func isOrderedOn(instance *v1alpha1.ServiceInstance) bool {
+	return upstreamOf(instance) != nil || poolOf(instance) != nil
+}
+
+// shownAs returns the name by which the consumer of an instance knows a member cluster. It knows its own one by name.
+func shownAs(instance *v1alpha1.ServiceInstance, cluster string) string {
+	if placementWhere(instance, func(p *v1alpha1.Placement) bool { return p.Peering != nil && p.Peering.Consumer == cluster }) != nil {
+		return cluster
+	}
+	return instance.ShownAs(cluster)
+}
+
 // clustersOf returns the clusters that hold an instance's namespace, and so the accounts of
 // its bindings, in the decision's order.
 func clustersOf(instance *v1alpha1.ServiceInstance) []string {

@@ -25,7 +25,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -43,9 +42,29 @@ const rolePatience = 5 * time.Second
 type issued struct {
 	credentials ClusterCredentials
 	expires     time.Time
-	account     types.UID          // of the ServiceAccount; empty if there is none
-	results     map[string]string  // of the bind hook; nil if it returns none
-	upstream    *osbclient.Binding // of another broker; nil on a cluster
+	account     types.UID         // of the ServiceAccount; empty if there is none
+	results     map[string]string // of the bind hook; nil if it returns none
+	handed      *handed           // by another broker or a pool; nil on a cluster
+}
+
+// handed is the result from another broker or a pool.
+type handed struct {
+	credentials seal.Redacted
+	// record writes the rest of the result into the status.
+	record func(*v1alpha1.ServiceBindingStatus)
+}
+
+// handedOn returns the result of a placement at another broker or on a pool.
+func handedOn(p *v1alpha1.Placement, credentials seal.Redacted, record func(*v1alpha1.ServiceBindingStatus)) *issued {
+	return &issued{handed: &handed{credentials, record}, credentials: ClusterCredentials{Cluster: p.Cluster}}
+}
+
+// handedOf returns the result from another broker or a pool; nil if there is none.
+func handedOf(all []issued) *handed {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0].handed
 }
 
 // issue runs the bind hook of a workload on one cluster, creates the binding's account there, if it
@@ -84,7 +103,7 @@ func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, inst
 		return nil, err
 	}
 	return &issued{results: results, account: a.uid, expires: token.ExpirationTimestamp.Time, credentials: ClusterCredentials{
-		Cluster: cluster, Name: a.connection.Cluster, Server: a.connection.ConsumerServer, CertificateAuthority: string(a.connection.CAData),
+		Cluster: cluster, Name: shownAs(instance, a.connection.Cluster), Server: a.connection.ConsumerServer, CertificateAuthority: string(a.connection.CAData),
 		Namespace: a.usual(), Token: seal.Redact([]byte(token.Token)),
 	}}, nil
 }
@@ -100,13 +119,20 @@ type account struct {
 	client     client.Client
 	namespace  string
 	made       bool
+	// shown is the name by which the consumer knows the cluster.
+	shown string
+	// opaque reports that the account may not learn the names of other clusters.
+	opaque bool
 	// uid of the ServiceAccount, once it is applied.
 	uid types.UID
 }
 
 // account connects to the cluster of the binding's account.
 func (c *Controller) account(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*account, error) {
-	a := &account{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), made: isMade(instance)}
+	a := &account{
+		Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), made: isMade(instance),
+		shown: shownAs(instance, cluster), opaque: instance.Spec.Pool != nil,
+	}
 	var err error
 	if a.made {
 		a.namespace = v1alpha1.BindingsNamespace
@@ -178,7 +204,7 @@ func (a *account) applyRoleBinding(ctx context.Context) error {
 	ref := rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName)
 	var binding runtime.ApplyConfiguration = rbacv1ac.RoleBinding(a.binding.Name, a.namespace).
 		WithLabels(a.labels()).WithAnnotations(a.annotations()).WithSubjects(subject).
-		WithRoleRef(ref.WithKind("ClusterRole").WithName(v1alpha1.MemberRole(role)))
+		WithRoleRef(ref.WithKind("ClusterRole").WithName(a.memberRole(role)))
 	if a.made {
 		binding = rbacv1ac.ClusterRoleBinding(a.binding.Name).
 			WithLabels(a.labels()).WithAnnotations(a.annotations()).WithSubjects(subject).
@@ -204,6 +230,14 @@ func (a *account) applyRoleBinding(ctx context.Context) error {
 		return fmt.Errorf("apply the binding of role %s: %w", role, err)
 	}
 	return nil
+}
+
+// memberRole returns the name of the account's ClusterRole on a member cluster.
+func (a *account) memberRole(role string) string {
+	if a.opaque {
+		return v1alpha1.OpaqueRole(role)
+	}
+	return v1alpha1.MemberRole(role)
 }
 
 // requestToken requests a token for the API server's own audiences, with the policy's
@@ -282,7 +316,7 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 	if err == nil { // after the account, which does not have to be valid until then
 		err = c.unbindHook(ctx, b, instance, cluster)
 	}
-	return whileDeleted(&namespace, cluster, err)
+	return whileDeleted(&namespace, a.shown, err)
 }
 
 // whileDeleted returns *pendingError for a refusal by a cluster that is deleting the namespace, and with it Sluice's rights

@@ -75,6 +75,29 @@ func TestKilledWhileAddressed(t *testing.T) {
 	}
 }
 
+// TestKilledOnAPool kills a controller after each of its writes for a binding on a pool and its inner one. The next one must
+// continue from there, with one inner binding, and with none after unbind.
+func TestKilledOnAPool(t *testing.T) {
+	f := newLiqoFixture(t)
+	other := *f
+	other.namespace = hubtest.Namespace(t) // the fixture's own controller does not watch it
+	outer := other.instance(t)
+	inner := other.onPool(t, outer, "pool-1", hubCluster)
+	b := other.bind(t, outer, "binding-1", "edit")
+
+	child := newChild(t, &other, b)
+	child.killedAt(t, "hub create servicebindings", "cluster patch serviceaccounts")
+	other.works(t, other.bound(t, b), "pool-1", hubCluster, inner)
+	if err := f.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	child.killedAt(t, "hub delete servicebindings", "cluster delete serviceaccounts")
+	other.gone(t, b)
+	if left := other.innerNames(t, b); len(left) > 0 {
+		t.Errorf("unbound, it has the inner bindings %q", left)
+	}
+}
+
 // child runs this test's binary as a controller of one binding.
 type child struct {
 	environment []string
@@ -141,7 +164,7 @@ func (c *child) killedAt(t *testing.T, writes ...string) {
 // TestChild is the controller, in a process of its own.
 func TestChild(t *testing.T) {
 	if os.Getenv(childHub) == "" {
-		t.Skip("for TestKilledWhileAddressed and TestKilledWithAHook")
+		t.Skip("for TestKilledWhileAddressed, TestKilledOnAPool and TestKilledWithAHook")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(childHub))
 	if err != nil {
@@ -168,8 +191,14 @@ func TestChild(t *testing.T) {
 	}
 	key := client.ObjectKey{Namespace: os.Getenv(childBindings), Name: os.Getenv(childBinding)}
 	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		if _, err := controller.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil {
-			t.Log(err)
+		var all v1alpha1.ServiceBindingList // with the inner one, on a pool
+		if err := hub.List(ctx, &all, client.InNamespace(key.Namespace)); err != nil {
+			return false, err
+		}
+		for i := range all.Items {
+			if _, err := controller.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])}); err != nil {
+				t.Log(err)
+			}
 		}
 		var b v1alpha1.ServiceBinding
 		err := hub.Get(ctx, key, &b)

@@ -2,6 +2,7 @@ package bindings_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,7 +179,7 @@ func (f *fixture) giveAddresses(t *testing.T, cluster string) {
 		ip := o.(*ipamv1alpha1.IP).DeepCopy()
 		switch {
 		case !ip.DeletionTimestamp.IsZero():
-			ip.Finalizers = nil
+			ip.Finalizers = slices.DeleteFunc(ip.Finalizers, func(name string) bool { return name == releasing })
 			_ = admin.Update(ctx, ip)
 		case len(ip.Finalizers) == 0:
 			ip.Finalizers = []string{releasing}

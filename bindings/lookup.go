@@ -38,7 +38,7 @@ type findings struct {
 func (c *Controller) findEndpoints(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) findings {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	l := &lookup{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), members: map[string]client.Client{}, legs: map[leg]verdict{}}
+	l := &lookup{Controller: c, binding: b, instance: instance, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), members: map[string]client.Client{}, legs: map[leg]verdict{}}
 	if !isPeered(instance) {
 		l.sockets = componentSockets(instance)
 		l.public(ctx, instance)
@@ -73,18 +73,24 @@ type lookup struct {
 	*Controller
 	findings
 	binding   *v1alpha1.ServiceBinding
+	instance  *v1alpha1.ServiceInstance
 	namespace string
 	members   map[string]client.Client
 	legs      map[leg]verdict
 }
 
 // absentError is the reason for a missing endpoint, in words for end users.
-type absentError struct{ reason string }
+type absentError struct {
+	reason string
+	// ofPool is the reason for consumers of a pool, which names no clusters of the pool.
+	ofPool string
+}
 
 func (e *absentError) Error() string { return e.reason }
 
+// absent returns the reason for a missing endpoint, which may name clusters.
 func absent(format string, values ...any) error {
-	return &absentError{reason: fmt.Sprintf(format, values...)}
+	return &absentError{fmt.Sprintf(format, values...), "the pool's network is not ready"}
 }
 
 // unreadError is a failure to read something on a cluster. Its text is only for the log.
@@ -99,16 +105,16 @@ func (e *unreadError) Error() string {
 
 func (e *unreadError) Unwrap() error { return e.err }
 
-// reason returns the part that end users may read: the object and its cluster, without messages of
+// reason returns the part that end users may read: the object and its cluster, as it is shown to them, without messages of
 // other organisations' API servers.
-func (e *unreadError) reason() string {
+func (e *unreadError) reason(shown string) string {
 	switch {
 	case apierrors.IsForbidden(e.err):
-		return fmt.Sprintf("Sluice may not read %s on %s", e.what, e.cluster)
+		return fmt.Sprintf("Sluice may not read %s on %s", e.what, shown)
 	case meta.IsNoMatchError(e.err):
-		return "Liqo is not installed on " + e.cluster
+		return "Liqo is not installed on " + shown
 	default:
-		return fmt.Sprintf("%s on %s could not be read", e.what, e.cluster)
+		return fmt.Sprintf("%s on %s could not be read", e.what, shown)
 	}
 }
 
@@ -121,10 +127,12 @@ func (l *lookup) recordAbsent(ctx context.Context, err error) {
 	var known *absentError
 	var unread *unreadError
 	switch {
+	case errors.As(err, &known) && l.instance.Spec.Pool != nil:
+		reason = known.ofPool
 	case errors.As(err, &known):
 		reason = known.reason
 	case errors.As(err, &unread):
-		reason = unread.reason()
+		reason = unread.reason(shownAs(l.instance, unread.cluster))
 	}
 	log.FromContext(ctx).V(1).Info("no endpoints", "binding", l.binding.Name, "reason", err.Error())
 	if !slices.Contains(l.absent, reason) {
@@ -141,12 +149,13 @@ func (l *lookup) member(ctx context.Context, name string) (client.Client, error)
 	if err != nil {
 		return nil, absent("%s is not in the inventory", name)
 	}
+	silent := &absentError{name + " does not answer", shownAs(l.instance, name) + " does not answer"}
 	if meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
-		return nil, absent("%s does not answer", name)
+		return nil, silent
 	}
 	connection, err := l.Connections.Open(ctx, cluster)
 	if err != nil {
-		return nil, absent("%s does not answer", name)
+		return nil, silent
 	}
 	typed, err := connection.Typed(liqo.Scheme)
 	if err != nil {

@@ -88,7 +88,7 @@ func (o *overlaid) lookup(t *testing.T) *lookup {
 		hub.WithObjects(p)
 	}
 	b := &v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "sb-1"}, Status: v1alpha1.ServiceBindingStatus{AddressClusters: []string{"far", "hub"}}}
-	l := &lookup{Controller: &Controller{Client: hub.Build(), Hub: "hub-1"}, binding: b, namespace: "n", members: map[string]client.Client{}, legs: map[leg]verdict{}}
+	l := &lookup{Controller: &Controller{Client: hub.Build(), Hub: "hub-1"}, binding: b, instance: &v1alpha1.ServiceInstance{}, namespace: "n", members: map[string]client.Client{}, legs: map[leg]verdict{}}
 	for _, cluster := range []string{"own", "far", "hub"} {
 		l.members[cluster] = fake.NewClientBuilder().WithScheme(liqo.Scheme).WithObjects(o.objects[cluster]...).
 			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
@@ -340,22 +340,28 @@ func TestPublishedAddresses(t *testing.T) {
 
 // What could not be read is said without the messages of other organisations' API servers.
 func TestReasonsForAbsence(t *testing.T) {
+	pooled := deliveredTo(peeredWith("b", "a", "n"))
+	pooled.Spec.Pool = &v1alpha1.PoolOrder{Pool: "pool"}
 	for _, row := range []struct {
-		err  error
-		want string
+		err           error
+		want, onAPool string // a pool's consumer knows own by name, and neither a nor b
 	}{
-		{absent("%s: they are not peered", leg{"a", "b"}), "a→b: they are not peered"},
-		{&unreadError{cluster: "a", what: "pods", err: errors.New("secret")}, "pods on a could not be read"},
-		{&unreadError{cluster: "a", what: "pods", err: apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("secret"))}, "Sluice may not read pods on a"},
-		{&unreadError{cluster: "a", what: "pods", err: &meta.NoKindMatchError{}}, "Liqo is not installed on a"},
-		{errors.New("secret"), "something could not be read"},
+		{absent("%s: they are not peered", leg{"a", "b"}), "a→b: they are not peered", "the pool's network is not ready"},
+		{&absentError{"Liqo on a waits", "it waits"}, "Liqo on a waits", "it waits"},
+		{&unreadError{cluster: "a", what: "pods", err: errors.New("secret")}, "pods on a could not be read", "pods on pool could not be read"},
+		{&unreadError{cluster: "own", what: "pods", err: errors.New("secret")}, "pods on own could not be read", "pods on own could not be read"},
+		{&unreadError{cluster: "a", what: "pods", err: apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("secret"))}, "Sluice may not read pods on a", "Sluice may not read pods on pool"},
+		{&unreadError{cluster: "a", what: "pods", err: &meta.NoKindMatchError{}}, "Liqo is not installed on a", "Liqo is not installed on pool"},
+		{errors.New("secret"), "something could not be read", "something could not be read"},
 	} {
-		l := &lookup{binding: &v1alpha1.ServiceBinding{}}
-		for range 2 {
-			l.recordAbsent(t.Context(), row.err)
-		}
-		if !slices.Equal(l.absent, []string{row.want}) {
-			t.Errorf("%v: %q, want %q once", row.err, l.absent, row.want)
+		for instance, want := range map[*v1alpha1.ServiceInstance]string{{}: row.want, pooled: row.onAPool} {
+			l := &lookup{binding: &v1alpha1.ServiceBinding{}, instance: instance}
+			for range 2 {
+				l.recordAbsent(t.Context(), row.err)
+			}
+			if !slices.Equal(l.absent, []string{want}) {
+				t.Errorf("%v: %q, want %q once", row.err, l.absent, want)
+			}
 		}
 	}
 }

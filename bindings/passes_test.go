@@ -240,10 +240,10 @@ func TestPublicReasons(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&clusterError{"a", "issue credentials", errors.New("secret")}, "waiting for cluster a to issue credentials"},
-		{&clusterError{"a", "revoke credentials", &pendingError{detail: "kept by finalizers"}}, "kept by finalizers"},
-		{&clusterError{"a", "issue credentials", waitForHook(workload.HookBind)}, "waiting for the bind hook"},
-		{&clusterError{"a", "issue credentials", &hookError{workload.HookBind, "exit 1", "secret"}}, "the bind hook failed: exit 1"},
+		{&clusterError{"front", "a", "issue credentials", errors.New("secret")}, "waiting for cluster a to issue credentials"},
+		{&clusterError{"front", "a", "revoke credentials", &pendingError{detail: "kept by finalizers"}}, "kept by finalizers"},
+		{&clusterError{"front", "a", "issue credentials", waitForHook(workload.HookBind)}, "waiting for the bind hook"},
+		{&clusterError{"front", "a", "issue credentials", &hookError{workload.HookBind, "exit 1", "secret"}}, "the bind hook failed: exit 1"},
 		{errors.New("secret"), "waiting"},
 	} {
 		if got := publicReason(fmt.Errorf("pass: %w", row.err)); got != row.want {
@@ -355,7 +355,7 @@ func TestToldByABroker(t *testing.T) {
 	} {
 		old := &metav1.Time{Time: hours(9)}
 		b := &v1alpha1.ServiceBinding{Status: v1alpha1.ServiceBindingStatus{IssuedAt: old, ExpiresAt: old, RenewBefore: old, Endpoints: []v1alpha1.Endpoint{{Host: "old"}}}}
-		(&Controller{}).tellUpstream(b, &row.bound)
+		tellUpstream(&b.Status, &row.bound)
 		at := func(t *metav1.Time) time.Time {
 			if t == nil {
 				return time.Time{}

@@ -227,8 +227,7 @@ func (l *lookup) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 			return a.Name == pod.Name && !a.IsLeaving() && a.Target() == pod.Status.PodIP && a.Given() != ""
 		})
 		if k < 0 {
-			l.pending = true
-			l.recordAbsent(ctx, absent("%s: Liqo has given pod %s no address on %s yet", v.leg, pod.Name, v.far))
+			l.recordPending(ctx, v, "pod "+pod.Name)
 			continue
 		}
 		if host, err := v.mapped(v.external, addresses[k].Given()); err != nil {
@@ -263,6 +262,12 @@ func (l *lookup) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 	return nil
 }
 
+// recordPending records that Liqo has not given something an address on the far cluster of a view.
+func (l *lookup) recordPending(ctx context.Context, v *view, what string) {
+	l.pending = true
+	l.recordAbsent(ctx, &absentError{fmt.Sprintf("%s: Liqo has given %s no address on %s yet", v.leg, what, v.far), what + " has no address yet"})
+}
+
 // pods lists the ready pods.
 func (l *lookup) pods(ctx context.Context, cluster string, which ...client.ListOption) ([]corev1.Pod, error) {
 	c, err := l.member(ctx, cluster)
@@ -291,7 +296,8 @@ func (l *lookup) services(ctx context.Context, v *view, which func(*corev1.Servi
 		return &unreadError{cluster: v.far, what: "Services", err: err}
 	}
 	if more := len(services) - maxHosts; more > 0 {
-		l.recordAbsent(ctx, absent("%s: %d more Services than the %d that get an address on %s", v.leg, more, maxHosts, v.far))
+		reason := fmt.Sprintf("%d more Services than the %d that get an address", more, maxHosts)
+		l.recordAbsent(ctx, &absentError{fmt.Sprintf("%s: %s on %s", v.leg, reason, v.far), reason})
 		services = services[:maxHosts]
 	}
 	given, err := l.publish(ctx, v.far, c, services)
@@ -304,8 +310,7 @@ func (l *lookup) services(ctx context.Context, v *view, which func(*corev1.Servi
 		switch {
 		case len(s.ports) == 0: // no ready endpoint
 		case address == "":
-			l.pending = true
-			l.recordAbsent(ctx, absent("%s: Liqo has given Service %s no address on %s yet", v.leg, s.Name, v.far))
+			l.recordPending(ctx, v, "Service "+s.Name)
 		default:
 			host, err := v.mapped(v.external, address)
 			if err != nil {

@@ -39,6 +39,7 @@ func TestOnPeeredClusters(t *testing.T) {
 		{"unbind takes back the binding's addresses and no others", unbindTakesBack},
 		{"a kill between the addresses and the status doubles nothing", killedBetween},
 		{"every request may fail", addressesSurviveFailures},
+		{"on pools", onPools},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, f) })
 	}

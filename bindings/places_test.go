@@ -21,7 +21,7 @@ func deliveredTo(placements ...v1alpha1.Placement) *v1alpha1.ServiceInstance {
 	}
 }
 
-// Placements as they are reached: on a cluster of its own, by a peering, behind a hub, as a node, made, and at a broker.
+// Placements as they are reached: on a cluster of its own, by a peering, behind a hub, as a node, made, at a broker, and on a pool.
 func plain(cluster string) v1alpha1.Placement { return v1alpha1.Placement{Cluster: cluster} }
 
 func peeredWith(cluster, hub, node string) v1alpha1.Placement {
@@ -36,6 +36,10 @@ func atBroker(cluster string) v1alpha1.Placement {
 	return v1alpha1.Placement{Cluster: cluster, Upstream: &v1alpha1.PlacementUpstream{}}
 }
 
+func onPool(cluster string) v1alpha1.Placement {
+	return v1alpha1.Placement{Cluster: cluster, Pool: &v1alpha1.PlacementPool{Instance: "si-2"}}
+}
+
 func TestWhereAnInstanceIs(t *testing.T) {
 	left := func(i *v1alpha1.ServiceInstance, placements ...v1alpha1.Placement) *v1alpha1.ServiceInstance {
 		for _, p := range placements {
@@ -46,7 +50,7 @@ func TestWhereAnInstanceIs(t *testing.T) {
 	for name, row := range map[string]struct {
 		instance                          *v1alpha1.ServiceInstance
 		clusters, addressed, left, onNode []string
-		peered, made, upstream            bool
+		peered, made, upstream, pooled    bool
 	}{
 		"nowhere":         {instance: &v1alpha1.ServiceInstance{}},
 		"nothing":         {},
@@ -56,6 +60,7 @@ func TestWhereAnInstanceIs(t *testing.T) {
 		"as nodes":        {instance: deliveredTo(peeredWith("a", "", "n1"), peeredWith("b", "", "n2")), onNode: []string{"n1", "n2"}, peered: true},
 		"made":            {instance: deliveredTo(madeOn("a")), clusters: []string{"a"}, made: true},
 		"at a broker":     {instance: deliveredTo(atBroker("a")), clusters: []string{"a"}, upstream: true},
+		"on a pool":       {instance: deliveredTo(onPool("a")), clusters: []string{"a"}, pooled: true},
 		"moved":           {instance: left(deliveredTo(plain("b")), plain("a")), clusters: []string{"b"}, left: []string{"a"}},
 		"moved behind a hub": {
 			instance: left(deliveredTo(peeredWith("b", "hub", "n")), peeredWith("a", "hub", "m"), peeredWith("c", "", "k")),
@@ -79,8 +84,8 @@ func TestWhereAnInstanceIs(t *testing.T) {
 			if got := nodesOf(i); !slices.Equal(got, row.onNode) {
 				t.Errorf("nodes %q, want %q", got, row.onNode)
 			}
-			if isPeered(i) != row.peered || isMade(i) != row.made || (upstreamOf(i) != nil) != row.upstream {
-				t.Errorf("peered %t, made %t, at a broker %t", isPeered(i), isMade(i), upstreamOf(i) != nil)
+			if isPeered(i) != row.peered || isMade(i) != row.made || (upstreamOf(i) != nil) != row.upstream || (poolOf(i) != nil) != row.pooled || isOrderedOn(i) != (row.upstream || row.pooled) {
+				t.Errorf("peered %t, made %t, at a broker %t, on a pool %t", isPeered(i), isMade(i), upstreamOf(i) != nil, poolOf(i) != nil)
 			}
 			if got, want := len(waysOf(i)), len(placementsOf(i)); got != want {
 				t.Errorf("%d ways to %d placements", got, want)

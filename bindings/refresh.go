@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/seal"
 )
 
 const (
@@ -35,6 +34,9 @@ const (
 // refresh finds the endpoints of a successful binding, and writes them if they have
 // changed. If its account is lost, for instance with the namespace, other credentials are issued.
 func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
+	if poolOf(instance) != nil {
+		return c.refreshPool(ctx, b, instance)
+	}
 	if isMade(instance) || upstreamOf(instance) != nil {
 		if !c.recordExpiry(b) {
 			return c.nextCheck(b, instance, findings{}), nil
@@ -81,7 +83,7 @@ func (c *Controller) nextCheck(b *v1alpha1.ServiceBinding, instance *v1alpha1.Se
 	const jitter, often = 0.1, 4 // often is the number of lookups while the age grows by the factor e
 	again := c.Refresh
 	switch {
-	case isMade(instance), upstreamOf(instance) != nil:
+	case isMade(instance), isOrderedOn(instance):
 		return reconcile.Result{RequeueAfter: c.untilNews(b)}
 	case !isPeered(instance):
 		again *= unpeeredRefreshes
@@ -116,7 +118,7 @@ func recordEndpoints(b *v1alpha1.ServiceBinding, servers []string, found finding
 
 // serversOf returns the API servers that the binding's credentials open.
 func (c *Controller) serversOf(b *v1alpha1.ServiceBinding) ([]string, error) {
-	object, err := c.Keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(v1alpha1.UIDOf(b))))
+	object, err := c.Keys.Unseal(b.Status.SealedCredentials, sealedFor(b))
 	if err != nil {
 		return nil, fmt.Errorf("unseal credentials: %w", err)
 	}

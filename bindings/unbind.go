@@ -31,7 +31,7 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("read instance %s: %w", b.Spec.InstanceName, err)
 	}
-	if err := c.revokeAll(ctx, b, &instance, lists.Union(b.Status.Clusters, clustersOf(&instance))); err != nil {
+	if err := errors.Join(c.unbindPools(ctx, b), c.revokeAll(ctx, b, &instance, lists.Union(b.Status.Clusters, clustersOf(&instance)))); err != nil {
 		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
 		if pending := pendingIn(err); pending != nil && waited == nil {
 			return reconcile.Result{RequeueAfter: pending.pause}, nil
@@ -75,13 +75,14 @@ func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, 
 			}
 			switch {
 			case err != nil:
+			case present.Spec.Pool != nil: // see unbindPools
 			case slices.Contains(left, cluster):
 				err = c.revokeLeft(ctx, b, instance, present)
 			default:
 				err = c.on(cluster, b, func() error { return c.revoke(ctx, b, instance, cluster) })
 			}
 			if err != nil {
-				return &clusterError{cluster: cluster, doing: "revoke credentials", err: err}
+				return &clusterError{cluster: cluster, shown: shownAs(instance, cluster), doing: "revoke credentials", err: err}
 			}
 			return nil
 		})

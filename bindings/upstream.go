@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -52,11 +52,7 @@ func (e *upstreamRefusedError) public() string {
 
 // upstreamOf returns the placement of a delivered instance at another broker; nil if it has none.
 func upstreamOf(instance *v1alpha1.ServiceInstance) *v1alpha1.Placement {
-	placements := placementsOf(instance)
-	if i := slices.IndexFunc(placements, func(p v1alpha1.Placement) bool { return p.Upstream != nil }); i >= 0 {
-		return &placements[i]
-	}
-	return nil
+	return placementWhere(instance, func(p *v1alpha1.Placement) bool { return p.Upstream != nil })
 }
 
 // nameUpstream puts into status what the binding is at another broker, before anything is sent there. It
@@ -105,7 +101,10 @@ func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBindin
 	if err != nil {
 		return nil, c.redactUpstream(err, b, instance)
 	}
-	return &issued{upstream: bound, expires: bound.ExpiresAt, credentials: ClusterCredentials{Cluster: p.Cluster}}, nil
+	return handedOn(p, revealUpstream(bound), func(status *v1alpha1.ServiceBindingStatus) {
+		tellUpstream(status, bound)
+		status.Upstream.Operation = nil
+	}), nil
 }
 
 func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, p *v1alpha1.Placement, broker *osbclient.Client) (*osbclient.Binding, error) {
@@ -246,33 +245,25 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 	return fmt.Errorf("broker %s: %w", u.Broker, c.redactUpstream(err, b, instance))
 }
 
-// boundUpstream returns what another broker gave, if one did.
-func boundUpstream(all []issued) *osbclient.Binding {
-	if len(all) == 0 {
-		return nil
-	}
-	return all[0].upstream
-}
-
 // tellUpstream writes what another broker gave into the status, besides the credentials.
-func (c *Controller) tellUpstream(b *v1alpha1.ServiceBinding, bound *osbclient.Binding) {
-	b.Status.Endpoints = bound.Endpoints
-	b.Status.IssuedAt, b.Status.ExpiresAt, b.Status.RenewBefore = nil, nil, nil
+func tellUpstream(status *v1alpha1.ServiceBindingStatus, bound *osbclient.Binding) {
+	status.Endpoints = bound.Endpoints
+	status.IssuedAt, status.ExpiresAt, status.RenewBefore = nil, nil, nil
 	if !bound.ExpiresAt.IsZero() {
-		b.Status.ExpiresAt = &metav1.Time{Time: bound.ExpiresAt}
-		b.Status.RenewBefore = &metav1.Time{Time: bound.ExpiresAt}
+		status.ExpiresAt = &metav1.Time{Time: bound.ExpiresAt}
+		status.RenewBefore = &metav1.Time{Time: bound.ExpiresAt}
 	}
 	if !bound.RenewBefore.IsZero() && (bound.ExpiresAt.IsZero() || bound.RenewBefore.Before(bound.ExpiresAt)) {
-		b.Status.RenewBefore = &metav1.Time{Time: bound.RenewBefore}
+		status.RenewBefore = &metav1.Time{Time: bound.RenewBefore}
 	}
 }
 
 // revealUpstream returns the credentials of another broker; an empty object if it gave none.
-func revealUpstream(bound *osbclient.Binding) json.RawMessage {
-	if raw := bound.Credentials.Reveal(); len(raw) > 0 {
-		return raw
+func revealUpstream(bound *osbclient.Binding) seal.Redacted {
+	if len(bound.Credentials.Reveal()) > 0 {
+		return bound.Credentials
 	}
-	return json.RawMessage("{}")
+	return seal.Redact([]byte("{}"))
 }
 
 func rawOf(from *runtime.RawExtension) json.RawMessage {

@@ -15,8 +15,8 @@ import (
 
 // workloadOf returns the workload that a delivered instance runs; nil if it runs none.
 func workloadOf(instance *v1alpha1.ServiceInstance) *v1alpha1.WorkloadPlan {
-	if d := instance.Status.DeliveredDecision(); d != nil {
-		return d.Workload
+	if d := instance.Status.DeliveredDecision(); d != nil && poolOf(instance) == nil {
+		return d.Workload // that of an instance on a pool is run by the pool's own
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (c *Controller) order(b *v1alpha1.ServiceBinding, instance *v1alpha1.Servic
 // hasAccount reports whether a binding has an account in the instance's namespace. Consumers of a
 // workload use its services, and get an account only if the plan gives them a role.
 func hasAccount(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
-	return upstreamOf(instance) == nil && (workloadOf(instance) == nil || b.Spec.Credentials.Role != "")
+	return !isOrderedOn(instance) && (workloadOf(instance) == nil || b.Spec.Credentials.Role != "")
 }
 
 // unaddressed returns a component of the instance's workload that the consumer's own cluster should
