@@ -93,11 +93,11 @@ func (s *Snapshot) peer(r Request) Request {
 	if r.Peering != nil {
 		found := *r.Peering
 		found.Problem, found.passing, found.hubs = "", false, nil
-		found.find(s, r)
-		r.Peering = &found
-		if found.order != nil {
+		if r.Rules = found.ruledBy(r.Rules); found.order != nil {
 			r.Selector = s.membersOf(found.order.Pool)
 		}
+		found.find(s, r)
+		r.Peering = &found
 	}
 	return r
 }

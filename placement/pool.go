@@ -57,13 +57,29 @@ func (p *Peering) Pooled(instance, pool string) *v1alpha1.PlacementPool {
 	return &v1alpha1.PlacementPool{Instance: v1alpha1.PoolInstanceName(pool, instance)}
 }
 
-// isHub reports whether instances may be delivered through a cluster: any hub or, if a pool orders, its front.
+// isHub reports whether instances may be delivered through a cluster: any hub or, if a pool orders, its front, or the one
+// that was its front when the instance was delivered.
 func (p *Peering) isHub(c *Cluster, s *Snapshot) bool {
-	if p.order == nil || !c.Liqo.Hub {
+	if p.order == nil || !c.Liqo.Hub || c.Name == p.Hub {
 		return c.Liqo.Hub
 	}
 	pool := s.Cluster(p.order.Pool)
 	return pool != nil && pool.Pool != nil && pool.Pool.Front == c.Name
+}
+
+// ruledBy returns those of the rules that apply. What has to be proven is proven by the clusters: a pool proves nothing, so
+// its members and its front do. Expressions read what consumers know, which is the pool; so they decide about the pool, and
+// what is behind it is none of their business. Rules of a provider are about its own clusters, whichever these are.
+func (p *Peering) ruledBy(rules []Rule) []Rule {
+	if !p.IsOpaque() {
+		return rules
+	}
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool {
+		if r.Provider != "" || r.broken != "" || r.appliesTo == v1alpha1.RuleConsumer {
+			return false
+		}
+		return p.ofPool() && r.claim != nil || !p.ofPool() && r.expression != nil
+	})
 }
 
 // membersOf selects the members of a pool.
@@ -75,8 +91,8 @@ func (s *Snapshot) membersOf(pool string) labels.Selector {
 }
 
 // Within returns the request as a pool orders it to carry out an order of a consumer: on as few of its members as have room
-// for all replicas. What the plan and the consumer ask of clusters in general, they ask of the pool; what rules require has
-// to be true of the members too, and they have to have the room.
+// for all replicas. What the plan and the consumer ask of clusters in general, they ask of the pool. What has to be proven,
+// its members prove (see ruledBy), and they have the room.
 func (r Request) Within(order *v1alpha1.PoolOrder) Request {
 	if order == nil || r.Peering == nil {
 		return r

@@ -129,18 +129,31 @@ func TestOnlyOrdersFromPoolsArePlacedOnThem(t *testing.T) {
 	}
 }
 
-// What a member must prove by a rule, it must prove for an order from a pool too; what a plan asks of clusters in general, it
-// asks of the pool.
-func TestRulesHoldForThePoolAndItsMembers(t *testing.T) {
-	rows := someProviders(4, 4)
-	rows[0].Region, rows[1].Region, rows[2].Region = "eu-de", "eu-fr", "eu-de" // the last one is the front
-	inventory := stockPool(placementtest.Cluster{Region: "eu-de", Currency: "EUR", Prices: placementtest.Quantities("cpu=1")}, rows...)
-	rule, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "german", Expression: "cluster.region == 'eu-de'"})
-	if err != nil {
-		t.Fatal(err)
+// What a plan, a policy and a consumer ask of clusters, they ask of the pool. What has to be proven, its members prove, and
+// its front. The rules of a provider hold for its own clusters.
+func TestWhoMeetsTheRulesOfAnOrderFromAPool(t *testing.T) {
+	rows := someProviders(4, 4, 4, 4)
+	certified := []v1alpha1.Claim{{Name: v1alpha1.ClaimLabel, Value: "L2", Assurance: v1alpha1.AssuranceLabel}}
+	rows[0].Claims, rows[1].Claims, rows[4].Claims = certified, certified, certified // the last one is the front
+	rows[1].Provider, rows[2].Provider = "acme", "acme"
+	inventory := stockPool(placementtest.Cluster{Provider: "exchange", Region: "eu-de", Currency: "EUR", Prices: placementtest.Quantities("cpu=1")}, rows...)
+	var rules []Rule
+	for _, row := range []struct {
+		provider string
+		rule     v1alpha1.PolicyRule
+	}{
+		{"", v1alpha1.PolicyRule{Name: "german", Expression: "cluster.region == 'eu-de' && cluster.provider == 'exchange'"}},
+		{"", v1alpha1.PolicyRule{Name: "labelled", Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimLabel, Values: []string{"L2"}}}},
+		{"acme", v1alpha1.PolicyRule{Name: "no-cf", Expression: "consumer.platform != 'cf'"}},
+	} {
+		rule, err := CompileRule("test", row.provider, row.rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, rule)
 	}
 	r := opaque("si", 2)
-	r.Rules, r.MaxPrice = []Rule{rule}, &Price{Currency: "EUR", NanoPerHour: 5_000_000_000}
+	r.Rules, r.MaxPrice = rules, &Price{Currency: "EUR", NanoPerHour: 5_000_000_000}
 	selected, err := OnlyClusters(nil, "eu-pool")
 	if err != nil {
 		t.Fatal(err)
@@ -150,9 +163,17 @@ func TestRulesHoldForThePoolAndItsMembers(t *testing.T) {
 	if err != nil || !d.Uses("eu-pool") || d.Placements[0].Price.NanoPerHour != 2_000_000_000 {
 		t.Fatalf("%+v: %v", d.Placements, err)
 	}
-	d, err = Place(inventory.Snapshot().Govern(carriedOut(r), cf), inventory.Snapshot())
-	if err != nil || len(d.Placements) != 1 || !d.Uses("small-0") {
-		t.Errorf("the pool places it on %+v: %v", d.Placements, err)
+	for replicas, fits := range map[int]bool{4: true, 5: false} { // on the one member that is labelled and not acme's
+		r.Replicas = replicas
+		d, err = Place(inventory.Snapshot().Govern(carriedOut(r), cf), inventory.Snapshot())
+		if placed := err == nil && len(d.Placements) == 1 && d.Uses("small-0"); placed != fits {
+			t.Errorf("the pool places %d replicas on %+v: %v", replicas, d.Placements, err)
+		}
+	}
+	rules[1].appliesTo, rows[4].Claims = v1alpha1.RuleHubs, nil
+	inventory = stockPool(placementtest.Cluster{Provider: "exchange", Region: "eu-de"}, rows...)
+	if _, err := Place(inventory.Snapshot().Govern(carriedOut(r), cf), inventory.Snapshot()); err == nil || !strings.Contains(err.Error(), "no hub accepts it: front: Policy (test, labelled") {
+		t.Errorf("the front has not proven what hubs have to: %v", err)
 	}
 }
 

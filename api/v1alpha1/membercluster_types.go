@@ -111,7 +111,7 @@ type MemberClusterList struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'osb') == has(self.broker)",message="the section broker goes with the driver osb"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'pool') == has(self.pool)",message="the section pool goes with the driver pool"
 // +kubebuilder:validation:XValidation:rule="has(self.pool) != has(self.access)",message="a member cluster has an access, unless it is a pool"
-// +kubebuilder:validation:XValidation:rule="!has(self.pool) || !has(self.capacity)",message="a pool has what its members have, and no capacity to declare"
+// +kubebuilder:validation:XValidation:rule="!has(self.pool) || !(has(self.capacity) || has(self.trust))",message="a pool has what its members have, and they prove it: it declares no capacity, and has no trust"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || !has(self.driver) || !(self.driver in ['capi', 'pool'])",message="a cluster with the driver capi or pool runs no workloads, and exposes none"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {

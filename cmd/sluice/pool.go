@@ -52,7 +52,8 @@ The front is the hub through which the pool's instances are reached ("sluice clu
 
 A pool has what its members sell; --sell and --hide hold some of that back. In the inventory it is a member cluster with
 the driver pool: policies, labels, taints and prices apply to it as to clusters, and "sluice cluster cordon" and "drain"
-work. Consumers read the name of the pool, and its description, instead of those of its members.
+work. Consumers read the name of the pool, and its description, instead of those of its members. Only what has to be
+proven, its members and its front prove.
 
 Its members are sold by themselves, too, and by other pools that select them. A cluster with the taint
 sluice.dev/pool=NAME:NoSchedule is sold by the pool NAME only.
@@ -71,7 +72,6 @@ If the pool is registered already, only the given flags change it.`,
 	flags.StringVar(&f.members, "members", "", "labels of the member clusters, for instance pool=eu,disk in (ssd,nvme)")
 	f.bindDescription(cmd)
 	f.bindSale(cmd)
-	f.bindTrust(cmd)
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the pool is ready; 0 does not wait")
 	return cmd
 }

@@ -194,14 +194,17 @@ func newFleet(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceIns
 			CPU: shareOf(known, corev1.ResourceCPU, held[corev1.ResourceCPU]), Memory: shareOf(known, corev1.ResourceMemory, held[corev1.ResourceMemory]), Instances: on[c.Name], earned: earned[c.Name],
 		}
 		f.clusters, f.byName[row.Name] = append(f.clusters, row), row
+		if row.State.Kind != "good" { // what is free there cannot be sold
+			row.CPU.Free, row.Memory.Free = 0, 0
+		}
+		if c.Spec.Pool != nil {
+			continue // what it has is that of its members
+		}
 		key := [2]string{row.Region, row.Provider}
 		group := groups[key]
 		if group == nil {
 			group = &groupRow{Region: row.Region, Provider: row.Provider}
 			groups[key], f.groups = group, append(f.groups, group)
-		}
-		if row.State.Kind != "good" { // what is free there cannot be sold
-			row.CPU.Free, row.Memory.Free = 0, 0
 		}
 		group.add(row)
 	}

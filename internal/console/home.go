@@ -26,7 +26,7 @@ const mostTroubles = 40
 func (h *home) Attention() int { return len(h.NotReady) + h.NotReadyMore }
 
 // linked maps what the overview calls a resource to the path of its page.
-var linked = map[string]string{"cluster": "clusters/", "broker": "clusters/", "instance": "instances/"}
+var linked = map[string]string{"cluster": "clusters/", "broker": "clusters/", "pool": "clusters/", "instance": "instances/"}
 
 // Link returns the page of a resource that is not ready; "" if it has none.
 func (h *home) Link(t overview.Trouble) string {
@@ -42,7 +42,7 @@ func (h *home) Link(t overview.Trouble) string {
 // section of the console that lists what is counted; "" if there is none.
 func (h *home) List(what string) string {
 	return map[string]string{
-		"cluster": Root + "fleet", "broker": Root + "fleet", "instance": Root + "instances", "policy": Root + "policies", "credential": Root + "expiring", "peering": Root + "peerings", "binding": Root + "expiring",
+		"cluster": Root + "fleet", "broker": Root + "fleet", "pool": Root + "fleet", "instance": Root + "instances", "policy": Root + "policies", "credential": Root + "expiring", "peering": Root + "peerings", "binding": Root + "expiring",
 	}[what]
 }
 

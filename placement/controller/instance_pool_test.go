@@ -190,7 +190,9 @@ func TestAnOrderThatAPoolCannotPlaceGoesElsewhere(t *testing.T) {
 		t.Errorf("the pool still orders: %+v", inner.Status.Operation)
 	}
 	w.cluster("far", 99)
-	w.change("far", func(c *placement.Cluster) { c.Liqo, c.Driver = &v1alpha1.LiqoCluster{Modules: v1alpha1.ModulesFor(true)}, v1alpha1.DriverLiqo })
+	w.change("far", func(c *placement.Cluster) {
+		c.Liqo, c.Driver = &v1alpha1.LiqoCluster{Modules: v1alpha1.ModulesFor(true)}, v1alpha1.DriverLiqo
+	})
 	row := placementtest.Cluster{Name: "far-pool", Has: placementtest.Quantities("cpu=50"), Pool: &v1alpha1.ClusterPool{
 		Front: "front", Members: metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelCluster: "far"}},
 	}}

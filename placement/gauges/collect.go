@@ -112,6 +112,9 @@ func (g *Gauges) collectClusters(gauge func(d *prometheus.Desc, value float64, l
 	has, holds, left := map[capacity]int64{}, map[capacity]int64{}, map[capacity]int64{}
 	for name, c := range g.clusters {
 		gauge(clusterReady, bit(g.ready[name]), name)
+		if c.Pool != nil {
+			continue // what it has is that of its members
+		}
 		ratio, of := -1.0, corev1.ResourceName("")
 		for resource, amount := range c.Allocatable {
 			if amount <= 0 {

@@ -190,7 +190,7 @@ func (o *order) pointer() string { return "its order is the instance " + o.key.N
 func (o *order) refused(operation *v1alpha1.Operation) error {
 	return &delivery.RefusedError{
 		Reason: fmt.Sprintf("pool %s: %s", o.pool, cmp.Or(operation.Summary, "it gives no reason")), Consumer: operation.Summary,
-		Remedy: "see to the members of the pool, or order elsewhere; " + o.pointer(),
+		Remedy:     "see to the members of the pool, or order elsewhere; " + o.pointer(),
 		Repeatable: operation.UpdateRepeatable == nil || *operation.UpdateRepeatable,
 		Unusable:   operation.InstanceUsable != nil && !*operation.InstanceUsable,
 	}

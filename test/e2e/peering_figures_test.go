@@ -146,7 +146,7 @@ func TestPeeringTime(t *testing.T) {
 	if !*figures {
 		t.Skip("prints figures, asked for by -figures")
 	}
-	clusters := []string{peerConsumer, peerProvider, peerInvited, "sluice-d", "sluice-e"}
+	clusters := []string{peerConsumer, peerProvider, peerInvited, peerSmall, "sluice-e"}
 	liqoClusters(t, clusters...)
 	s := serve(t)
 	for _, name := range clusters {

@@ -29,12 +29,13 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// The kind clusters of TestPeering: a consumer's own, a provider that is also the hub, and a
-// provider that joins by invitation.
+// The kind clusters of TestPeering: a consumer's own, a provider that is also the hub, a
+// provider that joins by invitation, and a member of a pool.
 const (
 	peerConsumer = "sluice-a"
 	peerProvider = "sluice-b"
 	peerInvited  = "sluice-c"
+	peerSmall    = "sluice-d"
 )
 
 // patience is how long anything of Liqo's may take on a busy machine.
@@ -47,12 +48,12 @@ var (
 	faults = flag.Bool("faults", false, "let a gateway, a key and an API server fail as well, and kill Sluice after each of its writes while a virtual node comes and goes")
 )
 
-var peers = []string{peerConsumer, peerProvider, peerInvited}
+var peers = []string{peerConsumer, peerProvider, peerInvited, peerSmall}
 
 // TestPeering plays the story of peered clusters with real Liqo, modified only in that its
 // links between nodes and gateways are VXLAN, which this machine's kernel has (test/kind):
 // virtual nodes, namespaces that the consumer's cluster reaches, a provider that joins by
-// invitation and is reached through the hub; what is refused; a consumer that joins by
+// invitation and is reached through the hub; what is refused; two providers that are sold as one; a consumer that joins by
 // invitation; an application over three clusters; with -faults, faults and kills; and that nothing is left.
 func TestPeering(t *testing.T) {
 	w := newPeeringWorld(t)
@@ -82,6 +83,7 @@ func TestPeering(t *testing.T) {
 		}},
 		{"faults", w.faults},
 		{"gives all of it back", w.giveBack},
+		{"a pool of small providers", w.pool},
 		{"an invited consumer", w.anInvitedConsumer},
 		{"an application over three clusters", w.tour},
 		{"gives the application back", w.endTour},

@@ -53,7 +53,7 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	must(t, loadEcho(peers...))
 	kubectl, err := buildKubectl()
 	must(t, err)
-	s := serve(t, "--join-allow-addresses", "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16") // in which Docker's networks are
+	s := serve(t, "--probe-every", "2s", "--join-allow-addresses", "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16") // in which Docker's networks are
 	w := &peeringWorld{server: s, hub: s.hub(t), kubectl: kubectl, endpoints: map[string]string{}}
 	w.consumer, w.provider = clientset(t, peerConsumer), clientset(t, peerProvider)
 	runCaller(t, w.consumer)

@@ -31,7 +31,9 @@ func main() {
 	case len(os.Args) == 3 && os.Args[1] == "get":
 		do = func() error { return get(os.Args[2], os.Stdout) }
 	case len(os.Args) == 4 && os.Args[1] == "time":
-		do = func() error { return measure(os.Args[2], os.Args[3]) }
+		do = func() error { return measure(os.Args[2], os.Args[3], false) }
+	case len(os.Args) == 4 && os.Args[1] == "connect":
+		do = func() error { return measure(os.Args[2], os.Args[3], true) }
 	case len(os.Args) == 4 && os.Args[1] == "load":
 		do = func() error { return load(os.Args[2], os.Args[3]) }
 	case len(os.Args) == 4 && os.Args[1] == "tls":
@@ -56,9 +58,11 @@ func get(url string, w io.Writer) error {
 	return err
 }
 
-// measure prints the median of the times that requests take. There is a pause between them, in
-// which neither side is held back by its share of a processor.
-func measure(url, count string) error {
+// measure prints the median of the times that requests take or, if each has a connection of its own, their mean, their
+// median and the 99th percentile. There is a pause between them, in which neither side is held back by its share of a
+// processor.
+func measure(url, count string, connects bool) error {
+	client.Transport = &http.Transport{DisableKeepAlives: connects}
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > 100_000 {
 		return fmt.Errorf("count %q: want a number from 1 to 100000", count)
@@ -74,7 +78,16 @@ func measure(url, count string) error {
 		took[i] = time.Since(began)
 	}
 	slices.Sort(took)
-	fmt.Printf("%.3f\n", float64(took[n/2].Microseconds())/1000)
+	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	if !connects {
+		fmt.Printf("%.3f\n", milliseconds(took[n/2]))
+		return nil
+	}
+	sum := time.Duration(0)
+	for _, one := range took {
+		sum += one
+	}
+	fmt.Printf("%.3f %.3f %.3f\n", milliseconds(sum/time.Duration(n)), milliseconds(took[n/2]), milliseconds(took[n*99/100]))
 	return nil
 }
 
