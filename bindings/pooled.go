@@ -226,7 +226,7 @@ func (c *Controller) refreshPool(ctx context.Context, b *v1alpha1.ServiceBinding
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if inner == nil || !isInnerOf(inner, b) || !inner.DeletionTimestamp.IsZero() || !isTaken(b, inner) {
+	if inner == nil || !isInnerOf(inner, b) || !isTaken(b, inner) {
 		return c.reissue(ctx, b, instance)
 	}
 	before := b.Status.DeepCopy()
