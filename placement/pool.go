@@ -111,15 +111,13 @@ func (r Request) Within(order *v1alpha1.PoolOrder) Request {
 func (e *evaluation) fewest() int {
 	var there, others []int64
 	for i := range e.current {
-		there = append(there, e.room(e.current[i].position))
+		there = keepBest(there, e.room(e.current[i].position), mostClusters, descending)
 	}
 	for i, p := range e.pages {
 		for row := range e.fits[i].rows() {
-			others = append(others, e.room(position{page: p, row: row}))
+			others = keepBest(others, e.room(position{page: p, row: row}), mostClusters, descending)
 		}
 	}
-	slices.SortFunc(there, descending)
-	slices.SortFunc(others, descending)
 	left, n := int64(e.request.Replicas), 0
 	for _, room := range slices.Concat(there, others) {
 		if left <= 0 || room == 0 || n == mostClusters {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -36,9 +38,26 @@ func newPoolWorld(t *testing.T) *world {
 	}}}
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
 	w.must(err)
+	written := func(really func() error) error {
+		if w.onWrite != nil {
+			return w.onWrite(really)
+		}
+		return really()
+	}
+	orders := interceptor.NewClient(w.hub.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return written(func() error { return c.Create(ctx, o, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return written(func() error { return c.Update(ctx, o, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			return written(func() error { return c.Delete(ctx, o, options...) })
+		},
+	})
 	w.restarted = func(r *instanceReconciler) {
 		r.plan = snapshot.Plan
-		r.drivers = map[string]delivery.Driver{v1alpha1.DriverLiqo: w.driver, v1alpha1.DriverPool: &pool.Driver{Client: w.hub, Live: w.hub}}
+		r.drivers = map[string]delivery.Driver{v1alpha1.DriverLiqo: w.driver, v1alpha1.DriverPool: &pool.Driver{Client: orders, Live: w.hub}}
 	}
 	w.restarted(w.reconciler)
 	liqo := func(hub bool) *v1alpha1.LiqoCluster {
@@ -242,8 +261,12 @@ func TestAPoolsOrderSurvivesKills(t *testing.T) {
 			}
 			t.Fatalf("killed after write %d, it is never done: %+v", kills, w.instance("si-a").Status.Operation)
 		}
-		until(func() bool { i := w.instance("si-a"); return i.Status.Delivered != nil && i.Status.IsFinished() })
+		done := func() bool { i := w.instance("si-a"); return i.Status.IsFinished() && i.Status.Operation.Generation == i.Generation }
+		until(done)
 		w.wantReserved("eu-pool", 6)
+		w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"replicas": 4}`) })
+		until(done)
+		w.wantReserved("eu-pool", 8)
 		w.deprovision("si-a")
 		until(func() bool { return w.gone("si-a") && w.gone(ordered) })
 		for _, on := range []string{"eu-pool", "small-0", "small-1"} {
@@ -252,7 +275,7 @@ func TestAPoolsOrderSurvivesKills(t *testing.T) {
 			}
 		}
 		if left > 0 {
-			if kills < 5 {
+			if kills < 12 {
 				t.Errorf("there are %d writes only", kills)
 			}
 			return

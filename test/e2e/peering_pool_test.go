@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -161,8 +162,8 @@ func (w *peeringWorld) opaque(t *testing.T, bound answer) {
 	for what, text := range read {
 		for name, kind := range poolMembers {
 			for _, secret := range []string{name, kind} {
-				if i := strings.Index(text, secret); i >= 0 {
-					t.Errorf("%s names %s: …%s…", what, secret, text[max(i-150, 0):min(i+100, len(text))])
+				if at := regexp.MustCompile(`\b` + secret + `\b`).FindStringIndex(text); at != nil {
+					t.Errorf("%s names %s: …%s…", what, secret, text[max(at[0]-150, 0):min(at[1]+100, len(text))])
 				}
 			}
 		}
@@ -226,7 +227,7 @@ func (w *peeringWorld) measurePool(t *testing.T, through string) {
 // its pods answer again.
 func (w *peeringWorld) losesMember(t *testing.T) {
 	const lost, stays = "zenith-cloud-9", "acme-hosting-7"
-	w.sluice("cluster", "add", stays, "--sell", "cpu=1300m")
+	w.sluice("cluster", "add", stays, "--from-kubeconfig", internalKubeconfig(poolMembers[stays]), "--sell", "cpu=1300m")
 	container := poolMembers[lost] + "-control-plane"
 	docker(t, "pause", container)
 	t.Cleanup(func() { _ = exec.Command("docker", "unpause", container).Run() })
