@@ -261,7 +261,10 @@ func TestAPoolsOrderSurvivesKills(t *testing.T) {
 			}
 			t.Fatalf("killed after write %d, it is never done: %+v", kills, w.instance("si-a").Status.Operation)
 		}
-		done := func() bool { i := w.instance("si-a"); return i.Status.IsFinished() && i.Status.Operation.Generation == i.Generation }
+		done := func() bool {
+			i := w.instance("si-a")
+			return i.Status.IsFinished() && i.Status.Operation.Generation == i.Generation
+		}
 		until(done)
 		w.wantReserved("eu-pool", 6)
 		w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"replicas": 4}`) })
