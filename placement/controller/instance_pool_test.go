@@ -184,11 +184,11 @@ func (w *world) finish(name, pool string) {
 func TestAPoolMovesItsOrderAmongItsMembers(t *testing.T) {
 	w := newPoolWorld(t)
 	w.provision("si-a", planOpaque, "")
-	outer, inner := w.both("si-a", "eu-pool")
+	_, inner := w.both("si-a", "eu-pool")
 	from := inner.Status.Delivered.Decision.Placements[0].Cluster
 	w.lose(from)
 	w.after(v1alpha1.UnreachableSeconds * time.Second)
-	outer, inner = w.both("si-a", "eu-pool")
+	outer, inner := w.both("si-a", "eu-pool")
 	if to := inner.Status.Delivered.Decision.Placements[0].Cluster; to == from || !strings.HasPrefix(to, "small-") {
 		t.Errorf("it is on %s, which is lost", to)
 	}

@@ -45,7 +45,7 @@ const (
 func (w *peeringWorld) pool(t *testing.T) {
 	for name, kind := range poolMembers {
 		w.sluice("cluster", "add", name, "--from-kubeconfig", internalKubeconfig(kind), "--driver", "liqo", "--gateway-service", "NodePort",
-			"--provider", name+"-ltd", "--region", "region-"+name, "--label", "pool=eu", "--sell", "cpu=800m", "--taint", v1alpha1.TaintPool+"=eu-pool:NoSchedule")
+			"--provider", name+"-ltd", "--region", "region-"+name, "--label", "pool=eu", "--sell", "cpu=720m", "--taint", v1alpha1.TaintPool+"=eu-pool:NoSchedule")
 	}
 	w.sluice("pool", "add", "eu-pool", "--front", "b", "--members", "pool=eu", "--provider", "exchange", "--region", "eu")
 	p := w.broker.findPlan(t, "from-pools", "many")
@@ -227,7 +227,7 @@ func (w *peeringWorld) measurePool(t *testing.T, through string) {
 // its pods answer again.
 func (w *peeringWorld) losesMember(t *testing.T) {
 	const lost, stays = "zenith-cloud-9", "acme-hosting-7"
-	w.sluice("cluster", "add", stays, "--from-kubeconfig", internalKubeconfig(poolMembers[stays]), "--sell", "cpu=1300m")
+	w.sluice("cluster", "add", stays, "--from-kubeconfig", internalKubeconfig(poolMembers[stays]), "--sell", "cpu=1100m")
 	container := poolMembers[lost] + "-control-plane"
 	docker(t, "pause", container)
 	t.Cleanup(func() { _ = exec.Command("docker", "unpause", container).Run() })
@@ -248,7 +248,7 @@ func (w *peeringWorld) losesMember(t *testing.T) {
 		if err := w.hub.Get(ctx, client.ObjectKey{Namespace: "sluice", Name: "eu-pool"}, &pool); err != nil {
 			return err.Error()
 		}
-		if has := pool.Status.Allocatable.Cpu(); has.MilliValue() != 1300 {
+		if has := pool.Status.Allocatable.Cpu(); has.MilliValue() != 1100 {
 			return "it has " + has.String()
 		}
 		return ""
