@@ -47,20 +47,15 @@ func innerName(b *v1alpha1.ServiceBinding, pool string) string {
 	return v1alpha1.BindingName(v1alpha1.PlatformSelf, v1alpha1.PoolInstanceID(pool, b.Spec.InstanceName), b.Name)
 }
 
-// isInner reports whether a binding is the inner one of another, the outer one.
-func isInner(b *v1alpha1.ServiceBinding) bool {
-	return b.Spec.Platform == v1alpha1.PlatformSelf && b.Labels[v1alpha1.LabelBinding] != ""
-}
-
 // isInnerOf reports whether a binding is the inner one of this outer one, and not of another one that had its name.
 func isInnerOf(inner, outer *v1alpha1.ServiceBinding) bool {
-	return isInner(inner) && inner.Labels[v1alpha1.LabelBinding] == outer.Name && inner.Annotations[v1alpha1.AnnotationOwner] == string(v1alpha1.UIDOf(outer))
+	return inner.IsOfPool() && inner.Labels[v1alpha1.LabelBinding] == outer.Name && inner.Annotations[v1alpha1.AnnotationOwner] == string(v1alpha1.UIDOf(outer))
 }
 
 // orderedFor lists the outer binding of an inner one.
 func orderedFor(_ context.Context, object client.Object) []reconcile.Request {
 	b := object.(*v1alpha1.ServiceBinding)
-	if !isInner(b) {
+	if !b.IsOfPool() {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: b.Namespace, Name: b.Labels[v1alpha1.LabelBinding]}}}
@@ -271,7 +266,7 @@ func (c *Controller) unbindPools(ctx context.Context, b *v1alpha1.ServiceBinding
 // isOrphaned reports whether a binding is an inner one whose outer one is gone, for instance because somebody has removed the
 // finalizer of that. Nobody would delete it any more.
 func (c *Controller) isOrphaned(ctx context.Context, b *v1alpha1.ServiceBinding) (bool, error) {
-	if !isInner(b) || !b.DeletionTimestamp.IsZero() {
+	if !b.IsOfPool() || !b.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
 	for _, from := range []client.Reader{c.Client, c.Live} {

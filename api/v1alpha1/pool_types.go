@@ -51,6 +51,12 @@ func PoolInstanceName(pool, instance string) string {
 	return InstanceName(PlatformSelf, PoolInstanceID(pool, instance))
 }
 
+// IsOfPool reports whether the binding is one of an instance that a pool has ordered: the inner one of a consumer's, which
+// LabelBinding names.
+func (b *ServiceBinding) IsOfPool() bool {
+	return b.Spec.Platform == PlatformSelf && b.Labels[LabelBinding] != ""
+}
+
 // ShownAs returns the name by which the consumer of an instance knows a member cluster: that of the pool, if the instance
 // is one that a pool has ordered, or the cluster's own.
 func (i *ServiceInstance) ShownAs(cluster string) string {

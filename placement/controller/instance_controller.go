@@ -103,7 +103,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		r.inventory.Begin(placement.HoldingOf(s.ServiceInstance))
 	}
 	defer r.yieldTurn(s)
-	phases := []phase{r.hide, r.copyInPlace, r.place, r.deliver, r.clean, r.observe}
+	phases := []phase{r.endOrphan, r.hide, r.copyInPlace, r.place, r.deliver, r.clean, r.observe}
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		phases = []phase{r.remove}

@@ -300,3 +300,25 @@ func TestAPoolsOrderIsNotTheConsumers(t *testing.T) {
 		t.Errorf("the pool's is %+v", ready)
 	}
 }
+
+// What a pool has ordered ends with the consumer's instance, also if somebody takes that one out by force.
+func TestAPoolsOrderEndsWithTheConsumersInstance(t *testing.T) {
+	w := newPoolWorld(t)
+	w.provision("si-a", planOpaque, "")
+	outer, inner := w.both("si-a", "eu-pool")
+	outer.Finalizers = nil
+	w.must(w.hub.Update(w.Context(), outer))
+	w.must(w.hub.Delete(w.Context(), outer))
+	w.provision("si-a", planOpaque, "") // another one of the name, of which the pool's order is not
+	for range 5 {
+		if _, err := w.pass(inner.Name); err != nil {
+			w.Fatal(err)
+		}
+	}
+	if !w.gone(inner.Name) || w.driver.has("small-0", inner.Name) || w.driver.has("small-1", inner.Name) {
+		t.Error("the pool's order is still there")
+	}
+	if _, again := w.both("si-a", "eu-pool"); again == nil || again.UID == inner.UID || again.Spec.Pool.InstanceUID == outer.UID {
+		t.Errorf("the pool orders %+v for the new one", again)
+	}
+}

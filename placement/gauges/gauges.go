@@ -105,7 +105,9 @@ func (g *Gauges) count(o any, sign int) {
 	case *v1alpha1.ServiceInstance:
 		of := plan{o.Spec.ServiceID, o.StateInForce().PlanID}
 		state := stateOfInstance(o)
-		add(g.instances, group{of, state}, sign)
+		if o.Spec.Pool == nil { // the consumer's counts, by which a pool has ordered it
+			add(g.instances, group{of, state}, sign)
+		}
 		if delete(g.waiting, o.Name); state == stateWaiting && sign > 0 {
 			g.waiting[o.Name] = waiter{of, o.Status.Operation.StartedAt.Time}
 		}
@@ -121,6 +123,9 @@ func (g *Gauges) count(o any, sign int) {
 			}
 		}
 	case *v1alpha1.ServiceBinding:
+		if o.IsOfPool() {
+			return
+		}
 		add(g.bindings, group{plan{o.Spec.ServiceID, o.Spec.PlanID}, stateOfBinding(o)}, sign)
 	case *v1alpha1.MemberCluster:
 		delete(g.clusters, o.Name)

@@ -77,6 +77,17 @@ func binding(name string, state v1alpha1.OperationState, status metav1.Condition
 	return b
 }
 
+// ofPool makes an instance one that a pool has ordered, which does not count, as little as its bindings.
+func ofPool(i *v1alpha1.ServiceInstance) *v1alpha1.ServiceInstance {
+	i.Spec.Pool = &v1alpha1.PoolOrder{Pool: "eu-pool"}
+	return i
+}
+
+func bindingOfPool(b *v1alpha1.ServiceBinding) *v1alpha1.ServiceBinding {
+	b.Spec.Platform, b.Labels = v1alpha1.PlatformSelf, map[string]string{v1alpha1.LabelBinding: "sb-a"}
+	return b
+}
+
 // TestGauges: what there is is counted by state, changes and removals take back what was counted, and labels are
 // names.
 func TestGauges(t *testing.T) {
@@ -112,6 +123,7 @@ func TestGauges(t *testing.T) {
 	for _, o := range []any{
 		ready, first, second, eu, us, peering,
 		instance("d", "gone-id", nil), instance("e", "other-gone-id", nil), // one name
+		ofPool(instance("k", "small-id", nil)), bindingOfPool(binding("l", v1alpha1.StateSucceeded, metav1.ConditionTrue, v1alpha1.ReasonReady)),
 		binding("f", v1alpha1.StateSucceeded, metav1.ConditionTrue, v1alpha1.ReasonReady),
 		binding("g", v1alpha1.StateSucceeded, metav1.ConditionTrue, v1alpha1.ReasonExpiring),
 		binding("h", v1alpha1.StateSucceeded, metav1.ConditionFalse, v1alpha1.ReasonExpired),
