@@ -20,7 +20,7 @@ type Peering struct {
 	passing bool
 	// hubs are the verdicts on all hubs, if a hub is needed.
 	hubs []Verdict
-	// order is that of the pool which places the request on its members; nil if the consumer orders it itself.
+	// order of the pool that places the request on its members; nil if the consumer orders it itself.
 	order *v1alpha1.PoolOrder
 	// with is the only cluster that the consumer's can be peered with, if it has joined by
 	// invitation.

@@ -29,7 +29,7 @@ var _ delivery.Driver = (*Driver)(nil)
 // usualPause is the longest time between two looks at the pool's order, whose changes wake the consumer's instance earlier.
 const usualPause = 30 * time.Second
 
-// order is what a pool orders for one instance of a consumer.
+// order by which a pool carries out one instance of a consumer.
 type order struct {
 	*Driver
 	pool     string
