@@ -137,7 +137,7 @@ type shortage struct {
 	found int
 	// why is set if the rejections do not give the reason.
 	why string
-	// told is what consumers may be told of that; empty if it is not more than the rejections.
+	// told is the part of it that consumers may read; empty if the rejections say all.
 	told string
 	// denied is true if the consumer's quota or a host is the reason, not a lack of clusters.
 	denied bool

@@ -22,7 +22,7 @@ type ClusterPool struct {
 	Members metav1.LabelSelector `json:"members"`
 }
 
-// PoolOrder is what a pool has ordered for itself, to carry out an order of a consumer.
+// PoolOrder is the order of a pool for itself, to carry out one of a consumer.
 type PoolOrder struct {
 	// Pool is the name of the MemberCluster.
 	Pool string `json:"pool"`
