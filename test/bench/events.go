@@ -69,6 +69,9 @@ var changes = map[string]func(c *placement.Cluster, other bool){
 	"Consumers": func(c *placement.Cluster, other bool) {
 		c.Consumers = either(other, []v1alpha1.ConsumerReference{{Platform: "cf"}}, nil)
 	},
+	"Pool": func(c *placement.Cluster, other bool) {
+		c.Pool = either(other, &placement.Pool{Front: "another", Members: labels.Everything()}, nil)
+	},
 	"Liqo": func(c *placement.Cluster, other bool) { c.Liqo = either(other, &v1alpha1.LiqoCluster{Hub: true}, nil) },
 	"Offers": func(c *placement.Cluster, other bool) {
 		c.Offers = either(other, map[string]v1alpha1.OfferedPlan{"db/small": {Service: "db", Plan: "small"}}, nil)
