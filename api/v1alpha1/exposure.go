@@ -14,6 +14,127 @@ import (
 // reservations, those that an instance has there.
 const ResourcePublicPorts corev1.ResourceName = "sluice.dev/public-ports"
 
+// ClusterExposure is a Gateway (Gateway API) of the cluster's operator, by which everyone reaches the
+// public ports of workloads: one address for all instances, which differ by host.
+type ClusterExposure struct {
+	// Gateway to which Sluice attaches routes from the namespaces of instances, which its listeners must
+	// allow.
+	Gateway ExposureGateway `json:"gateway"`
+	// Domain of the hosts: a public port has a name directly below it. The listener has a certificate for
+	// all of them (*.domain), and they resolve to the Gateway's address, unless DNS makes a record for each.
+	// With DNS, clusters may share a domain.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
+	// +kubebuilder:validation:MaxLength=189
+	Domain string `json:"domain"`
+	// Protocol that consumers speak to the listener: https, or http if it has no TLS.
+	// +kubebuilder:default=https
+	Protocol ExposureProtocol `json:"protocol,omitempty"`
+	// Port at which consumers reach the listener. Absent means 443, for http 80.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+	// TLS is a listener for public ports with appProtocol tls. Without it there are none on the cluster.
+	TLS *ExposureTLS `json:"tls,omitempty"`
+	// TCP is a range of ports for public ports with appProtocol tcp. Without it there are none on the cluster.
+	TCP *ExposureTCP `json:"tcp,omitempty"`
+	// DNS makes a record for each host.
+	DNS *ExposureDNS `json:"dns,omitempty"`
+	// Domains of consumers, whose hosts the Gateway serves, too.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=name
+	Domains []ExposureDomain `json:"domains,omitempty"`
+}
+
+// ExposureDomain is a domain of consumers. Nobody else gets hosts in it, unless a longer domain of others has
+// them.
+type ExposureDomain struct {
+	// Name of the domain. Its hosts are itself and all names below it.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Consumers that may have its hosts.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Consumers []ConsumerReference `json:"consumers"`
+	// Listener of the Gateway for hosts of the domain whose port speaks HTTP, with a certificate for them; absent
+	// means the one in Gateway.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Listener string `json:"listener,omitempty"`
+}
+
+// ExposureTCP is a range of ports at which consumers reach the Gateway. It has a listener for each (protocol
+// TCP), which is named tcp-PORT.
+// +kubebuilder:validation:XValidation:rule="self.first <= self.last && self.last - self.first < 64",message="a range goes from first to last, and has at most 64 ports"
+type ExposureTCP struct {
+	// First port of the range.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	First int32 `json:"first"`
+	// Last port of the range.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Last int32 `json:"last"`
+}
+
+// ExposureDNS makes a DNSEndpoint of external-dns for each host of the domain, in the namespace of its
+// instance.
+// +kubebuilder:validation:XValidation:rule="self.targets.size() == 1 || self.targets.all(t, isIP(t))",message="targets are IP addresses, or one name"
+type ExposureDNS struct {
+	// Targets of the records: the public addresses of the Gateway, or a name for it.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9.:]*[a-zA-Z0-9])?$`
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	Targets []string `json:"targets"`
+}
+
+// ExposureTLS is a listener of the Gateway that passes TLS through (protocol TLS, mode Passthrough), for all
+// hosts of the domain.
+type ExposureTLS struct {
+	// Listener of the Gateway; absent means all that match the host and pass TLS through.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Listener string `json:"listener,omitempty"`
+	// Port at which consumers reach the listener.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+}
+
+// ExposureProtocol is the protocol between consumers and a Gateway.
+// +kubebuilder:validation:Enum=https;http
+type ExposureProtocol string
+
+// Values of ExposureProtocol.
+const (
+	ExposureHTTPS ExposureProtocol = "https"
+	ExposureHTTP  ExposureProtocol = "http"
+)
+
+// ExposureGateway names a Gateway.
+type ExposureGateway struct {
+	// Namespace of the Gateway.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name of the Gateway.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Listener of the Gateway; absent means all that match the host.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Listener string `json:"listener,omitempty"`
+	// PodNamespace is the namespace of the pods from which the Gateway's traffic comes; absent means the
+	// Gateway's own. NetworkPolicies let these pods reach public ports.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	PodNamespace string `json:"podNamespace,omitempty"`
+}
+
 // Speaks returns what public ports of the cluster may speak, sorted; nothing if e is nil.
 func (e *ClusterExposure) Speaks() []AppProtocol {
 	if e == nil {
