@@ -63,8 +63,8 @@ func (p *Peering) isHub(c *Cluster, s *Snapshot) bool {
 	if p.order == nil || !c.Liqo.Hub || c.Name == p.Hub {
 		return c.Liqo.Hub
 	}
-	pool := s.Cluster(p.order.Pool)
-	return pool != nil && pool.Pool != nil && pool.Pool.Front == c.Name
+	pool := s.pool(p.order.Pool)
+	return pool != nil && pool.Front == c.Name
 }
 
 // ruledBy returns those of the rules that apply. What has to be proven is proven by the clusters: a pool proves nothing, so
@@ -82,10 +82,18 @@ func (p *Peering) ruledBy(rules []Rule) []Rule {
 	})
 }
 
+// pool returns the pool with a name; nil if there is none.
+func (s *Snapshot) pool(name string) *Pool {
+	if c := s.Cluster(name); c != nil {
+		return c.Pool
+	}
+	return nil
+}
+
 // membersOf selects the members of a pool.
 func (s *Snapshot) membersOf(pool string) labels.Selector {
-	if c := s.Cluster(pool); c != nil && c.Pool != nil {
-		return c.Pool.Members
+	if p := s.pool(pool); p != nil {
+		return p.Members
 	}
 	return noCluster()
 }
@@ -132,18 +140,18 @@ func descending(a, b int64) int { return cmp.Compare(b, a) }
 
 // Pooled returns what the members of a pool that take placements sell together, apart from what they have for others than the
 // pool, and how many of its members these are. known is false if there is no such pool.
-func (s *Snapshot) Pooled(pool string) (sum Fleet, open, members int, known bool) {
-	c := s.Cluster(pool)
-	if c == nil || c.Pool == nil {
+func (s *Snapshot) Pooled(name string) (sum Fleet, open, members int, known bool) {
+	pool := s.pool(name)
+	if pool == nil {
 		return sum, 0, 0, false
 	}
-	among := s.open(c.Pool.Members, toleratedBy(pool))
+	among := s.open(pool.Members, toleratedBy(name))
 	for _, p := range s.pages {
-		of := p.peering.where(func(row int) bool { return c.Pool.has(p.clusters[row]) })
+		of := p.peering.where(func(row int) bool { return pool.has(p.clusters[row]) })
 		among[p] = among[p].and(of)
 		open, members = open+among[p].len(), members+of.len()
 	}
-	return s.fleet(among, holderOfPool(pool)), open, members, true
+	return s.fleet(among, holderOfPool(name)), open, members, true
 }
 
 // toleratedBy returns the toleration of clusters that only a pool sells.

@@ -59,15 +59,19 @@ func PeeringName(consumer, provider string) string { return "pe-" + digest(consu
 // VirtualNodeName returns the name of the virtual node that stands for an instance's
 // placement on a cluster. The ResourceSlice behind the node has the same name.
 func VirtualNodeName(instanceName, cluster string) string {
-	const unique, shown = 10, 40
-	return strings.TrimRight(cluster[:min(len(cluster), shown)], "-.") + "-" + digest(instanceName, cluster)[:unique]
+	return nodeName(cluster, digest(instanceName, cluster)[:10])
 }
 
 // PoolNodeName returns the name of the virtual node that stands for a placement of an instance that a pool has ordered. It
 // does not show the cluster, not even to somebody who guesses it, because nobody sees the UID of the consumer's instance.
 func PoolNodeName(order *PoolOrder, cluster string) string {
-	const unique, shown = 20, 40
-	return strings.TrimRight(order.Pool[:min(len(order.Pool), shown)], "-.") + "-" + digest(string(order.InstanceUID), cluster)[:unique]
+	return nodeName(order.Pool, digest(string(order.InstanceUID), cluster)[:20])
+}
+
+// nodeName returns the start of a cluster's name, and what makes the name of the node unique.
+func nodeName(cluster, unique string) string {
+	const shown = 40
+	return strings.TrimRight(cluster[:min(len(cluster), shown)], "-.") + "-" + unique
 }
 
 // PeerMark returns the value of LabelPeer for a member cluster. It is the same for all virtual nodes that stand for the

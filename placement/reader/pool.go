@@ -34,21 +34,17 @@ func (p *Pool) follow(ctx context.Context, changed func()) {
 	for {
 		next := p.inventory.Changed()
 		changed()
-		for _, wait := range []<-chan struct{}{next, pause(ctx)} {
-			select {
-			case <-wait:
-			case <-ctx.Done():
-				return
-			}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(poolPause):
+		case <-ctx.Done():
+			return
 		}
 	}
-}
-
-// pause returns a channel that is closed after poolPause, or when the context ends.
-func pause(ctx context.Context) <-chan struct{} {
-	ctx, cancel := context.WithTimeout(ctx, poolPause)
-	context.AfterFunc(ctx, cancel)
-	return ctx.Done()
 }
 
 // Read adds up what the members have now.
